@@ -1,6 +1,7 @@
 """What is exported answers as the model does: the same items in the same order."""
 
 import datetime
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -15,8 +16,12 @@ from fmpair.models import EASE
 from fmpair.testing import day_and_night, two_tastes
 
 DATA = day_and_night()
-MODEL = FMPair(factors=4, epochs=20, seed=1).fit(DATA)
 ASKED = pl.DataFrame({"user": ["u1", "u2", "u3"], "time": ["day", "night", None]})
+
+
+@cache
+def learned():
+    return FMPair(factors=4, epochs=20, seed=1).fit(DATA)
 
 
 def described(seed=0, users=30, items=40):
@@ -36,7 +41,11 @@ def described(seed=0, users=30, items=40):
     return Dataset.from_frame(events, users=people, items=things)
 
 
-DESCRIBED = FMPair(factors=6, epochs=4, seed=1, history=3).fit(described())
+@cache
+def learned_from_all():
+    return FMPair(factors=6, epochs=4, seed=1, history=3).fit(described())
+
+
 DESCRIBED_ASKED = pl.DataFrame({"user": ["user 1", "user 2"], "place": ["home", "work"]})
 
 
@@ -79,14 +88,19 @@ def ranked_by_usearch(path, asked, n, ids):
     return ids[np.asarray(found.keys, np.int64)], 1 - np.asarray(found.distances)
 
 
-MODELS = [(MODEL, ASKED), (DESCRIBED, DESCRIBED_ASKED), (MODEL.damped(0.5), ASKED)]
+MODELS = {
+    "whole numbers": (learned, ASKED),
+    "texts": (learned_from_all, DESCRIBED_ASKED),
+    "damped": (lambda: learned().damped(0.5), ASKED),
+}
 
 
 @pytest.mark.parametrize("to", FORMATS)
-@pytest.mark.parametrize(("model", "asked"), MODELS, ids=["whole numbers", "texts", "damped"])
-def test_the_ten_best_are_those_that_the_model_recommends(model, asked, to, tmp_path):
+@pytest.mark.parametrize(("made", "asked"), MODELS.values(), ids=MODELS)
+def test_the_ten_best_are_those_that_the_model_recommends(made, asked, to, tmp_path):
     if to != "npz":
         pytest.importorskip(to)
+    model = made()
     path = tmp_path / f"model.{to}"
     export(model, path)
     given = queries(model, asked)
@@ -103,21 +117,21 @@ def test_the_ten_best_are_those_that_the_model_recommends(model, asked, to, tmp_
 
 def test_a_visitor_asks_an_index_by_the_vector_of_a_history(tmp_path):
     asked = pl.DataFrame({"history": [["ïtem 3", "ïtem 4"]], "place": ["home"]})
-    export(DESCRIBED, tmp_path / "model.npz")
-    items, _ = ranked_by_arrays(tmp_path / "model.npz", queries(DESCRIBED, asked), 12)
+    export(learned_from_all(), tmp_path / "model.npz")
+    items, _ = ranked_by_arrays(tmp_path / "model.npz", queries(learned_from_all(), asked), 12)
     left = [item for item in items[0].tolist() if item not in ("ïtem 3", "ïtem 4")]
-    own = DESCRIBED.recommend(asked, n=10)["item"].to_list()
+    own = learned_from_all().recommend(asked, n=10)["item"].to_list()
     assert left[:10] == own
 
 
 def test_the_vector_of_a_user_in_context_is_a_sum_of_exported_ones(tmp_path):
-    export(MODEL, tmp_path / "model.npz")
+    export(learned(), tmp_path / "model.npz")
     arrays = loaded(tmp_path / "model.npz")
     labels = arrays["context_labels"].tolist()
     assert sorted(labels) == ["time=day", "time=night"]
     user = arrays["user_ids"].tolist().index("u2")
     summed = arrays["user_vectors"][user] + arrays["context_vectors"][labels.index("time=night")]
-    asked = queries(MODEL, pl.DataFrame({"user": ["u2", "nobody"], "time": ["night", None]}))
+    asked = queries(learned(), pl.DataFrame({"user": ["u2", "nobody"], "time": ["night", None]}))
     np.testing.assert_allclose(summed, asked[0], atol=1e-6)
     np.testing.assert_allclose(arrays["usual_user"], asked[1], atol=1e-6)
 
@@ -131,8 +145,8 @@ def test_what_a_context_adds_is_left_out_where_it_depends_on_the_rest(tmp_path):
 
 def test_more_items_than_there_are_cannot_be_listed_by_a_graph(tmp_path):
     pytest.importorskip("onnx")
-    export(MODEL, tmp_path / "model.onnx")
-    items, _ = ranked_by_onnx(tmp_path / "model.onnx", queries(MODEL, ASKED), 1000)
+    export(learned(), tmp_path / "model.onnx")
+    items, _ = ranked_by_onnx(tmp_path / "model.onnx", queries(learned(), ASKED), 1000)
     assert items.shape == (3, 20)
 
 
@@ -145,11 +159,11 @@ def test_ids_that_are_dates_become_text(tmp_path):
 
 def test_a_name_without_a_format_asks_for_one(tmp_path):
     with pytest.raises(OptionError, match="give to, one of npz, onnx, usearch"):
-        export(MODEL, tmp_path / "model.bin")
-    export(MODEL, tmp_path / "model.bin", to="npz")
+        export(learned(), tmp_path / "model.bin")
+    export(learned(), tmp_path / "model.bin", to="npz")
     assert loaded(tmp_path / "model.bin")["item_vectors"].shape == (20, 5)
     with pytest.raises(OptionError, match="Did you mean 'npz'"):
-        export(MODEL, tmp_path / "model.npz", to="npy")
+        export(learned(), tmp_path / "model.npz", to="npy")
 
 
 def test_scores_that_are_no_products_are_refused_before_a_file_is_made(tmp_path):
@@ -163,10 +177,10 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(
 ):
     monkeypatch.setattr(onnx, "ONNX", Requirement("no_such_module", "onnx", "onnx"))
     with pytest.raises(UnknownError, match=r"pip install 'fmpair\[onnx\]'"):
-        export(MODEL, tmp_path / "model.onnx")
+        export(learned(), tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_written_is_said_first(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
-        export(MODEL, tmp_path / "nowhere" / "model.npz")
+        export(learned(), tmp_path / "nowhere" / "model.npz")

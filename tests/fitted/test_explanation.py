@@ -1,5 +1,6 @@
 """Folding and explaining: both are the textbook factorization machine, taken apart."""
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -15,6 +16,7 @@ from fmpair.errors import UnknownError
 USERS, ITEMS = 6, 7
 
 
+@cache
 def rich_model():
     """A model with every role, single and several values, numbers and gaps."""
     rng = np.random.default_rng(0)
@@ -29,13 +31,10 @@ def rich_model():
     return FMPair(factors=3, epochs=1).fit(data)
 
 
-MODEL = rich_model()
-
-
 def with_random_parameters(seed):
     rng = np.random.default_rng(seed)
-    tables = (rng.normal(0, 0.5, t.shape).astype(np.float32) for t in MODEL.parameters)
-    return MODEL.replaced(parameters=Parameters(*tables))
+    tables = (rng.normal(0, 0.5, t.shape).astype(np.float32) for t in rich_model().parameters)
+    return rich_model().replaced(parameters=Parameters(*tables))
 
 
 def textbook_score(model, query, item, rng):

@@ -1,5 +1,6 @@
 """Damping: what popularity adds to the scores taken off, and nothing else touched."""
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -29,13 +30,22 @@ def worn_paths(users=60, items=30, seed=0):
 
 DATA = worn_paths()
 TIMES = np.bincount(DATA.item, minlength=len(DATA.items))
-MODELS = {
-    "products": FMPair(factors=4, epochs=20).fit(DATA),
-    "no bias": FMPair(factors=4, epochs=20, item_bias=False).fit(DATA),
-    "cosines": ListwiseFM(factors=4, epochs=20).fit(DATA),
-    "users by their items": FactorisedNeighbours(factors=4, epochs=20).fit(DATA),
+RECIPES = {
+    "products": FMPair(factors=4, epochs=20),
+    "no bias": FMPair(factors=4, epochs=20, item_bias=False),
+    "cosines": ListwiseFM(factors=4, epochs=20),
+    "users by their items": FactorisedNeighbours(factors=4, epochs=20),
 }
-kinds = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+@cache
+def learned(kind):
+    return RECIPES[kind].fit(DATA)
+
+
+@pytest.fixture(params=RECIPES)
+def model(request):
+    return learned(request.param)
 
 
 def listed_log_times(model):
@@ -52,7 +62,6 @@ def usual_scores(model):
     return (model.query_vectors(users) @ model.item_vectors.T).mean(axis=0) + model.item_constants
 
 
-@kinds
 def test_no_damping_leaves_every_bit(model):
     np.testing.assert_array_equal(model.item_constants, model.learned_constants)
     back = model.damped(0.7).damped(0)
@@ -60,7 +69,6 @@ def test_no_damping_leaves_every_bit(model):
     assert back.recommend(n=5).equals(model.recommend(n=5))
 
 
-@kinds
 def test_no_list_gets_more_popular_by_more_damping(model):
     """A list maximises its scores less damping * ln(events): an exchange argument proves it."""
     found = [listed_log_times(model.damped(damping)) for damping in DAMPINGS]
@@ -69,7 +77,6 @@ def test_no_list_gets_more_popular_by_more_damping(model):
     assert found[0].mean() > found[-1].mean() + 0.3
 
 
-@kinds
 def test_full_damping_leaves_usual_scores_that_popularity_does_not_foretell(model):
     warm = TIMES > 0
     before, after = (
@@ -79,7 +86,6 @@ def test_full_damping_leaves_usual_scores_that_popularity_does_not_foretell(mode
     assert before > 0.5 and abs(after) < 1e-3
 
 
-@kinds
 def test_damping_is_linear_and_never_adds_up_over_calls(model):
     half, whole = model.damped(0.5), model.damped(0.2).damped(1.0)
     np.testing.assert_allclose(2 * half.popularity_penalty, whole.popularity_penalty, atol=1e-6)
@@ -87,7 +93,7 @@ def test_damping_is_linear_and_never_adds_up_over_calls(model):
 
 
 def test_a_damped_model_shares_what_was_learned_and_finds_the_same_items_similar():
-    model, damped = MODELS["products"], MODELS["products"].damped(1)
+    model, damped = learned("products"), learned("products").damped(1)
     assert damped.parameters is model.parameters and damped.recipe is model.recipe
     assert damped.similar_items(3).equals(model.similar_items(3))
     assert damped.similar_users(3).equals(model.similar_users(3))
@@ -96,7 +102,6 @@ def test_a_damped_model_shares_what_was_learned_and_finds_the_same_items_similar
 
 
 @pytest.mark.parametrize("damping", [-0.5, 0.3, 1])
-@kinds
 def test_a_damped_explanation_adds_up_and_names_the_damping(model, damping):
     damped = model.damped(damping)
     for item in (0, 7, 31):  # the last has no event
@@ -107,7 +112,6 @@ def test_a_damped_explanation_adds_up_and_names_the_damping(model, damping):
     assert "damping" not in model.explain(5, 7)["item"]
 
 
-@kinds
 def test_items_without_events_do_not_rise_above_what_users_chose(model):
     cold = model.item_ids[TIMES == 0].tolist()
     for damping in DAMPINGS:
@@ -122,28 +126,30 @@ def test_attributes_still_decide_among_items_without_events():
 
 
 def test_the_option_of_a_recipe_damps_what_it_fits_and_nothing_before():
-    plain = MODELS["products"]
+    plain = learned("products")
     fitted = FMPair(factors=4, epochs=20, damping=0.5).fit(DATA)
     np.testing.assert_array_equal(fitted.parameters.items, plain.parameters.items)
     np.testing.assert_array_equal(fitted.item_constants, plain.damped(0.5).item_constants)
     again = FactorisedNeighbours(factors=4, epochs=20, damping=0.5).fit(DATA)
-    wanted = MODELS["users by their items"].damped(0.5)
+    wanted = learned("users by their items").damped(0.5)
     np.testing.assert_array_equal(again.item_constants, wanted.item_constants)
 
 
 def test_a_saved_model_stays_damped(tmp_path):
-    damped = MODELS["products"].damped(0.4)
+    damped = learned("products").damped(0.4)
     damped.save(tmp_path / "m.fmpair")
     again = load(tmp_path / "m.fmpair")
     assert again.damping == 0.4 and again.recommend(n=5).equals(damped.recommend(n=5))
     back = again.damped(0).recommend(n=5)
-    assert back.equals(MODELS["products"].recommend(n=5))
+    assert back.equals(learned("products").recommend(n=5))
 
 
 @pytest.mark.parametrize("go_on", ["update", "fold_in"])
 def test_going_on_learns_from_undamped_scores_and_stays_damped(go_on):
     more = pl.DataFrame({"user": [900, 900, 900], "item": [20, 21, 22]})
-    plain, damped = (getattr(MODELS["products"].damped(d), go_on)(more, epochs=3) for d in (0, 0.5))
+    plain, damped = (
+        getattr(learned("products").damped(d), go_on)(more, epochs=3) for d in (0, 0.5)
+    )
     assert damped.damping == 0.5 and plain.damping == 0
     for ours, theirs in zip(damped.parameters, plain.parameters):
         np.testing.assert_array_equal(ours, theirs)
@@ -185,6 +191,6 @@ def test_every_fitted_model_of_vectors_can_be_damped_and_others_say_why_not():
 @pytest.mark.parametrize("wrong", ["much", float("nan"), float("inf"), None])
 def test_a_damping_that_is_no_number_is_refused(wrong):
     with pytest.raises(OptionError, match="damping must be a number, not"):
-        MODELS["products"].damped(wrong)
+        learned("products").damped(wrong)
     with pytest.raises(OptionError, match="damping must be a number, not"):
         FMPair(damping=wrong)

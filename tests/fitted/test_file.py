@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import zipfile
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -35,31 +36,35 @@ RECIPE = FMPair(
     factors=3, epochs=3, seed=7, blocks=2, regularization={"user": 0.02, "tags": 0.1},
     fields={"age": Field(kind="binned", bins=4), "heat": {"start": 0.1}},
 )  # fmt: skip
-MODEL = RECIPE.fit(rich_data())
+
+
+@cache
+def learned():
+    return RECIPE.fit(rich_data())
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "m.fmpair"
-    MODEL.save(path)
+    learned().save(path)
     return path
 
 
 def test_a_loaded_model_is_the_one_saved(saved):
     again = load(saved)
-    for part, wanted in zip(again.parameters, MODEL.parameters):
+    for part, wanted in zip(again.parameters, learned().parameters):
         np.testing.assert_array_equal(part, wanted)
     asked = {"context": {"time": "night", "heat": 0.3}, "n": 4}
-    assert again.recommend(**asked).equals(MODEL.recommend(**asked))
-    assert again.explain("u1", 3).equals(MODEL.explain("u1", 3))
-    assert option.plain(again.recipe) == option.plain(MODEL.recipe)
-    assert repr(again) == repr(MODEL)
+    assert again.recommend(**asked).equals(learned().recommend(**asked))
+    assert again.explain("u1", 3).equals(learned().explain("u1", 3))
+    assert option.plain(again.recipe) == option.plain(learned().recipe)
+    assert repr(again) == repr(learned())
 
 
 def test_a_loaded_model_goes_on_learning_as_the_one_saved(saved):
     more = pl.DataFrame({"user": ["u1", "new"], "item": [3, 5], "time": ["dusk", "day"]})
     for go_on in ("update", "fold_in"):
-        ours, theirs = (getattr(m, go_on)(more, epochs=2) for m in (MODEL, load(saved)))
+        ours, theirs = (getattr(m, go_on)(more, epochs=2) for m in (learned(), load(saved)))
         for part, wanted in zip(theirs.parameters, ours.parameters):
             np.testing.assert_array_equal(part, wanted)
 
@@ -203,13 +208,13 @@ def test_a_file_from_before_the_catalogue_loads(tmp_path):
 
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):
     refused(rewritten(saved, recipe="Oracle"), tmp_path / "m", "unknown model 'Oracle'")
-    options = {**option.plain(MODEL.recipe), "magic": 1}
+    options = {**option.plain(learned().recipe), "magic": 1}
     refused(rewritten(saved, options=options), tmp_path / "m", "unknown option 'magic'")
 
 
 def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m.fmpair"
-    MODEL.save(path)
+    learned().save(path)
     before = path.read_bytes()
 
     def interrupted(*_):
@@ -231,14 +236,14 @@ def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):
 
 def test_a_target_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
-        MODEL.save(tmp_path / "none" / "m.fmpair")
+        learned().save(tmp_path / "none" / "m.fmpair")
     with pytest.raises(DataError, match="it is a folder"):
-        MODEL.save(tmp_path)
+        learned().save(tmp_path)
 
 
 def test_a_file_is_checked_before_its_tables_are_read(tmp_path):
     path = tmp_path / "m.fmpair"
-    MODEL.save(path)
+    learned().save(path)
     with path.open("r+b") as file:
         file.truncate(4 << 30)  # sparse: on disk it is as small as before
     reset_peak()
@@ -257,12 +262,12 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
 
 def test_a_mapped_model_answers_alike_from_the_pages_of_its_file(tmp_path):
     path = tmp_path / "m.fmpair"
-    MODEL.save(path)
+    learned().save(path)
     mapped = load(path, mapped=True)
     array = mapped.parameters.items
     while isinstance(array.base, np.ndarray):
         array = array.base
     assert isinstance(memoryview(array.base).obj, mmap.mmap)
-    assert mapped.recommend(n=3).equals(MODEL.recommend(n=3))
-    MODEL.damped(0.5).save(path)  # replaces the file: the mapped one is still there
-    assert mapped.recommend(n=3).equals(MODEL.recommend(n=3))
+    assert mapped.recommend(n=3).equals(learned().recommend(n=3))
+    learned().damped(0.5).save(path)  # replaces the file: the mapped one is still there
+    assert mapped.recommend(n=3).equals(learned().recommend(n=3))

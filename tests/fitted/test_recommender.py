@@ -1,6 +1,7 @@
 """What a fitted model does: lists, scores, neighbours, and clear words on what it cannot do."""
 
 import datetime
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,11 @@ from fmpair.errors import DataError, Notice, OptionError, UnknownError
 from fmpair.testing import day_and_night, two_tastes
 
 DATA = day_and_night()
-MODEL = FMPair(factors=4, epochs=40, seed=1).fit(DATA)
+
+
+@cache
+def learned():
+    return FMPair(factors=4, epochs=40, seed=1).fit(DATA)
 
 
 def described():
@@ -23,11 +28,13 @@ def described():
     return data.with_users(table)
 
 
-DESCRIBED = FMPair(factors=4, epochs=40, seed=1, regularization={"user": 0.5}).fit(described())
+@cache
+def learned_by_sex():
+    return FMPair(factors=4, epochs=40, seed=1, regularization={"user": 0.5}).fit(described())
 
 
 def test_a_list_is_a_frame_of_user_context_item_score_rank():
-    out = MODEL.recommend("u3", n=3, context={"time": "day"})
+    out = learned().recommend("u3", n=3, context={"time": "day"})
     assert out.columns == ["user", "time", "item", "score", "rank"]
     assert out["user"].to_list() == ["u3"] * 3 and out["rank"].to_list() == [1, 2, 3]
     assert out["score"].is_sorted(descending=True)
@@ -35,39 +42,41 @@ def test_a_list_is_a_frame_of_user_context_item_score_rank():
 
 def test_seen_items_are_left_out_unless_asked_for():
     seen = set(DATA.frame().select("user", "item").rows())
-    every = MODEL.recommend(n=20)
+    every = learned().recommend(n=20)
     assert len(every) == 40 * 10
     assert seen.isdisjoint(every.select("user", "item").rows())
-    assert len(MODEL.recommend("u1", n=20, exclude_seen=False)) == 20
+    assert len(learned().recommend("u1", n=20, exclude_seen=False)) == 20
 
 
 def test_a_list_longer_than_the_catalogue_is_short_and_never_padded():
-    out = MODEL.recommend("u1", n=10_000, exclude_seen=False)
+    out = learned().recommend("u1", n=10_000, exclude_seen=False)
     assert len(out) == 20 and out["item"].n_unique() == 20
     assert out["score"].is_finite().all()
 
 
 def test_candidates_and_exclusions_are_honoured():
-    out = MODEL.recommend("u1", candidates=[1, 2, 3], exclude=[2], exclude_seen=False)
+    out = learned().recommend("u1", candidates=[1, 2, 3], exclude=[2], exclude_seen=False)
     assert set(out["item"]) == {1, 3}
-    assert len(MODEL.recommend("u1", candidates=[])) == 0
-    assert MODEL.recommend("u1", candidates=5, exclude_seen=False)["item"].to_list() == [5]
+    assert len(learned().recommend("u1", candidates=[])) == 0
+    assert learned().recommend("u1", candidates=5, exclude_seen=False)["item"].to_list() == [5]
 
 
 def test_candidates_the_user_has_seen_stay_out():
     seen = DATA.frame().filter(user="u1")["item"].to_list()
-    assert len(MODEL.recommend("u1", candidates=seen)) == 0
+    assert len(learned().recommend("u1", candidates=seen)) == 0
 
 
 def test_equal_scores_are_listed_in_the_order_of_the_catalogue():
-    level = MODEL.parameters._replace(items=np.zeros((20, 4), np.float32), item_bias=np.zeros(20))
-    out = MODEL.replaced(parameters=level).recommend("u1", n=20, exclude_seen=False)
-    assert out["item"].to_list() == MODEL.item_ids.tolist()
+    level = learned().parameters._replace(
+        items=np.zeros((20, 4), np.float32), item_bias=np.zeros(20)
+    )
+    out = learned().replaced(parameters=level).recommend("u1", n=20, exclude_seen=False)
+    assert out["item"].to_list() == learned().item_ids.tolist()
 
 
 def test_one_user_alone_gets_what_the_user_gets_among_all():
-    together = MODEL.recommend(n=5, context={"time": "night"}).filter(user="u7")
-    alone = MODEL.recommend("u7", n=5, context={"time": "night"})
+    together = learned().recommend(n=5, context={"time": "night"}).filter(user="u7")
+    alone = learned().recommend("u7", n=5, context={"time": "night"})
     assert alone.drop("score").equals(together.drop("score"))
     np.testing.assert_allclose(alone["score"], together["score"], rtol=1e-5)
 
@@ -76,27 +85,27 @@ def test_one_user_alone_gets_what_the_user_gets_among_all():
     "kind", [list, tuple, dict.fromkeys, iter, np.array, pl.Series, pd.Series, pa.array]
 )
 def test_users_may_come_in_any_collection(kind):
-    out = MODEL.recommend(kind(["u1", "u2"]), n=1)
+    out = learned().recommend(kind(["u1", "u2"]), n=1)
     assert out["user"].to_list() == ["u1", "u2"]
 
 
 def test_no_users_get_no_lists():
-    out = MODEL.recommend([], context={"time": "day"})
+    out = learned().recommend([], context={"time": "day"})
     assert len(out) == 0 and {"user", "time", "item"} <= set(out.columns)
 
 
 def test_a_frame_of_queries_gives_each_row_its_own_context():
     asked = pl.DataFrame({"user": ["u1", "u1", "u2"], "time": ["day", "night", None]})
-    out = MODEL.recommend(asked, n=2, exclude_seen=False)
+    out = learned().recommend(asked, n=2, exclude_seen=False)
     assert out.select("user", "time").rows()[::2] == asked.rows()
     for time in ("day", "night"):
-        one = MODEL.recommend("u1", n=2, context={"time": time}, exclude_seen=False)
+        one = learned().recommend("u1", n=2, context={"time": time}, exclude_seen=False)
         mine = out.filter(user="u1", time=time)
         assert mine["item"].to_list() == one["item"].to_list()
 
 
 def test_a_frame_without_users_asks_for_a_context_alone():
-    out = MODEL.recommend(pl.DataFrame({"time": ["day", "night"]}), n=3)
+    out = learned().recommend(pl.DataFrame({"time": ["day", "night"]}), n=3)
     assert out.columns == ["time", "item", "score", "rank"]
     assert (out["item"] % 2).to_list() == [0] * 3 + [1] * 3
 
@@ -134,15 +143,15 @@ def test_several_values_of_one_context_may_be_given():
 )
 def test_what_the_model_does_not_know_is_named(arguments, message):
     with pytest.raises(UnknownError, match=message):
-        MODEL.recommend(**arguments)
+        learned().recommend(**arguments)
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", None, True])
 def test_a_list_of_no_proper_length_is_refused(n):
     for ask in (
-        lambda: MODEL.recommend("u1", n=n),
-        lambda: MODEL.similar_items(1, n=n),
-        lambda: MODEL.recommend_users(1, n=n),
+        lambda: learned().recommend("u1", n=n),
+        lambda: learned().similar_items(1, n=n),
+        lambda: learned().recommend_users(1, n=n),
     ):
         with pytest.raises(OptionError, match="n must be a whole number of at least 1"):
             ask()
@@ -150,37 +159,37 @@ def test_a_list_of_no_proper_length_is_refused(n):
 
 def test_ids_of_mixed_types_are_refused():
     with pytest.raises(DataError, match="several types"):
-        MODEL.recommend("u1", candidates=[1, "a"])
+        learned().recommend("u1", candidates=[1, "a"])
 
 
 def test_a_context_that_is_no_mapping_is_refused():
     with pytest.raises(OptionError, match="context must be a mapping"):
-        MODEL.recommend("u1", context="day")
+        learned().recommend("u1", context="day")
 
 
 def test_an_unknown_user_goes_by_features_or_by_popularity_when_asked():
-    by_context = MODEL.recommend("nobody", n=3, context={"time": "day"}, unknown="features")
+    by_context = learned().recommend("nobody", n=3, context={"time": "day"}, unknown="features")
     assert (by_context["item"] % 2 == 0).all()
-    popular = MODEL.recommend("nobody", n=3, context={"time": "day"}, unknown="popular")
-    usual = MODEL.item_vectors @ MODEL.mean_user + MODEL.item_constants
-    best = MODEL.item_ids[np.argsort(-usual, kind="stable")[:3]]
+    popular = learned().recommend("nobody", n=3, context={"time": "day"}, unknown="popular")
+    usual = learned().item_vectors @ learned().mean_user + learned().item_constants
+    best = learned().item_ids[np.argsort(-usual, kind="stable")[:3]]
     assert popular["item"].to_list() == best.tolist()
     with pytest.raises(OptionError, match="unknown must be one of ignore, error, features, popu"):
-        MODEL.recommend("nobody", unknown="pass")
+        learned().recommend("nobody", unknown="pass")
     with pytest.raises(UnknownError, match="unknown user 'nobody'"):
-        MODEL.recommend("nobody", unknown="ignore")
+        learned().recommend("nobody", unknown="ignore")
 
 
 def test_unknown_candidates_and_exclusions_are_passed_over_and_counted():
     told = r"candidates: 2 of 3 items are unknown and ignored, the first is 98; unknown='error'"
     with pytest.warns(Notice, match=told):
-        out = MODEL.recommend("u1", candidates=[98, 5, 99], exclude_seen=False)
+        out = learned().recommend("u1", candidates=[98, 5, 99], exclude_seen=False)
     assert out["item"].to_list() == [5]
     with pytest.warns(Notice, match="exclude: 1 of 2 items"):
-        out = MODEL.recommend("u1", n=20, exclude=[5, 99], exclude_seen=False)
+        out = learned().recommend("u1", n=20, exclude=[5, 99], exclude_seen=False)
     assert len(out) == 19 and 5 not in out["item"]
     with pytest.warns(Notice):
-        assert not len(MODEL.recommend("u1", candidates=[99]))
+        assert not len(learned().recommend("u1", candidates=[99]))
 
 
 def shop():
@@ -211,7 +220,7 @@ def test_a_name_that_no_reader_would_guess_is_found_again():
 
 def test_further_columns_of_a_frame_of_users_come_back():
     asked = pl.DataFrame({"request_id": [71, 72], "user_id": ["u1", "u2"], "time": ["day", None]})
-    out = MODEL.recommend(asked, n=2)
+    out = learned().recommend(asked, n=2)
     assert out.columns == ["request_id", "user_id", "time", "item", "score", "rank"]
     assert out["request_id"].to_list() == [71, 71, 72, 72]
 
@@ -224,36 +233,36 @@ def test_ids_in_a_column_named_like_one_of_the_answer_are_called_item(name):
 
 
 def test_an_unseen_context_value_is_absent_when_asked():
-    open_ = MODEL.recommend("u1", n=5)
-    out = MODEL.recommend("u1", n=5, context={"time": "dawn"}, unknown="features")
+    open_ = learned().recommend("u1", n=5)
+    out = learned().recommend("u1", n=5, context={"time": "dawn"}, unknown="features")
     assert out["item"].to_list() == open_["item"].to_list()
 
 
 def test_a_new_user_is_served_by_features():
     for sex, parity in (("f", 0), ("m", 1)):
-        out = DESCRIBED.recommend("new", n=5, user_features={"sex": sex})
+        out = learned_by_sex().recommend("new", n=5, user_features={"sex": sex})
         assert (out["item"] % 2 == parity).all()
 
 
 def test_a_table_of_features_serves_several_new_users():
     table = pl.DataFrame({"user": ["anna", "otto"], "sex": ["f", "m"]})
-    out = DESCRIBED.recommend(["otto", "anna"], n=3, user_features=table)
+    out = learned_by_sex().recommend(["otto", "anna"], n=3, user_features=table)
     assert out["user"].to_list() == ["otto"] * 3 + ["anna"] * 3
     assert (out["item"] % 2).to_list() == [1] * 3 + [0] * 3
 
 
 def test_features_with_a_mistake_are_refused_by_name():
     with pytest.raises(UnknownError, match=r"user feature 'sxe'. Did you mean 'sex'\?"):
-        DESCRIBED.recommend("new", user_features={"sxe": "f"})
+        learned_by_sex().recommend("new", user_features={"sxe": "f"})
     with pytest.raises(UnknownError, match=r"value of user feature 'sex' 'x'. Known: f, m"):
-        DESCRIBED.recommend("new", user_features={"sex": "x"})
+        learned_by_sex().recommend("new", user_features={"sex": "x"})
     twice = pl.DataFrame({"user": ["anna", "anna"], "sex": ["f", "m"]})
     with pytest.raises(DataError, match="several rows of user 'anna'"):
-        DESCRIBED.recommend("anna", user_features=twice)
+        learned_by_sex().recommend("anna", user_features=twice)
     with pytest.raises(UnknownError, match="unknown user 'otto'"):
-        DESCRIBED.recommend("otto", user_features=twice[:1])
+        learned_by_sex().recommend("otto", user_features=twice[:1])
     with pytest.raises(UnknownError, match="needs a column 'user'"):
-        DESCRIBED.recommend("otto", user_features=pl.DataFrame({"sex": ["m"]}))
+        learned_by_sex().recommend("otto", user_features=pl.DataFrame({"sex": ["m"]}))
 
 
 def test_pandas_in_gives_pandas_out():
@@ -272,18 +281,18 @@ def test_pyarrow_in_gives_pyarrow_out():
 
 
 def test_a_score_is_that_of_the_list():
-    listed = MODEL.recommend("u1", n=5, context={"time": "day"})
-    scored = MODEL.score(listed.select("user", "time", "item"))
+    listed = learned().recommend("u1", n=5, context={"time": "day"})
+    scored = learned().score(listed.select("user", "time", "item"))
     np.testing.assert_allclose(scored["score"], listed["score"], rtol=1e-5)
     assert scored.columns == ["user", "time", "item", "score"]
 
 
 def test_a_score_needs_items_the_model_knows():
     with pytest.raises(UnknownError, match="unknown item 99"):
-        MODEL.score(pl.DataFrame({"user": ["u1"], "item": [99]}))
+        learned().score(pl.DataFrame({"user": ["u1"], "item": [99]}))
     with pytest.raises(UnknownError, match="needs a column 'item'"):
-        MODEL.score(pl.DataFrame({"user": ["u1"]}))
-    assert len(MODEL.score(pl.DataFrame({"user_id": ["u1"], "product_id": [9]}))) == 1
+        learned().score(pl.DataFrame({"user": ["u1"]}))
+    assert len(learned().score(pl.DataFrame({"user_id": ["u1"], "product_id": [9]}))) == 1
 
 
 def test_similar_items_are_those_of_the_same_taste_and_never_the_item_itself():
@@ -310,11 +319,11 @@ def test_an_item_is_offered_first_to_those_of_its_taste_who_lack_it():
 
 
 def test_folded_arrays_rank_as_the_list_does():
-    q = MODEL.query_vectors(pl.DataFrame({"user": ["u3"], "time": ["night"]}))[0]
-    best = MODEL.item_ids[np.argsort(-(MODEL.item_vectors @ q + MODEL.item_constants))]
-    listed = MODEL.recommend("u3", n=20, context={"time": "night"}, exclude_seen=False)
+    q = learned().query_vectors(pl.DataFrame({"user": ["u3"], "time": ["night"]}))[0]
+    best = learned().item_ids[np.argsort(-(learned().item_vectors @ q + learned().item_constants))]
+    listed = learned().recommend("u3", n=20, context={"time": "night"}, exclude_seen=False)
     assert listed["item"].to_list() == best.tolist()
-    assert MODEL.user_ids.tolist() == DATA.users.ids.to_list()
+    assert learned().user_ids.tolist() == DATA.users.ids.to_list()
 
 
 def test_dates_may_be_ids():
@@ -343,4 +352,4 @@ def test_an_item_nobody_chose_does_not_stand_above_those_chosen():
 
 
 def test_the_model_says_what_it_is():
-    assert repr(MODEL) == "Recommender(FMPair, 40 users, 20 items, context time)"
+    assert repr(learned()) == "Recommender(FMPair, 40 users, 20 items, context time)"

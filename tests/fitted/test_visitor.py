@@ -1,5 +1,7 @@
 """Visitors without an id: lists from a few items, by what the model knows of users."""
 
+from functools import cache
+
 import numpy as np
 import polars as pl
 import pytest
@@ -14,8 +16,12 @@ from fmpair.models import EASE, ImplicitALS, ItemKNN, Popularity, Random, UserKN
 from fmpair.testing import day_and_night, two_tastes
 
 DATA = two_tastes()  # users choose even or odd items only
-MODEL = FMPair(factors=4, epochs=40, seed=1).fit(DATA)
 BY_SCORES = pytest.mark.parametrize("recipe", [EASE(regularization=1.0), ItemKNN()])
+
+
+@cache
+def learned():
+    return FMPair(factors=4, epochs=40, seed=1).fit(DATA)
 
 
 def parity(lists):
@@ -24,21 +30,21 @@ def parity(lists):
 
 @pytest.mark.parametrize("item", [4, 7])
 def test_one_item_tells_the_taste_of_a_visitor(item):
-    out = MODEL.recommend(history=[item], n=5)
+    out = learned().recommend(history=[item], n=5)
     assert out.columns == ["item", "score", "rank"]
     assert parity(out) == {item % 2} and item not in out["item"]
 
 
 def test_a_history_is_listed_again_when_seen_items_are_asked_for():
-    assert 4 in MODEL.recommend(history=[4], n=10, exclude_seen=False)["item"]
+    assert 4 in learned().recommend(history=[4], n=10, exclude_seen=False)["item"]
 
 
 def test_visitors_in_a_frame_get_what_each_gets_alone():
     frame = pl.DataFrame({"request": ["a", "b", "c"], "history": [[4, 8], [7], []]})
-    out = MODEL.recommend(frame, n=3)
+    out = learned().recommend(frame, n=3)
     assert out.columns == ["request", "item", "score", "rank"]
     for request, items in frame.rows():
-        alone = MODEL.recommend(history=items, n=3)
+        alone = learned().recommend(history=items, n=3)
         own = out.filter(request=request)
         assert own["item"].to_list() == alone["item"].to_list()
         np.testing.assert_allclose(own["score"], alone["score"], rtol=1e-5)
@@ -46,15 +52,15 @@ def test_visitors_in_a_frame_get_what_each_gets_alone():
 
 def test_a_history_may_be_text_with_bars_and_a_user_may_have_none():
     frame = pl.DataFrame({"user": ["u2", "someone"], "history": [None, "7|9"]})
-    out = MODEL.recommend(frame, n=3)
-    usual = MODEL.recommend("u2", n=3)
+    out = learned().recommend(frame, n=3)
+    usual = learned().recommend("u2", n=3)
     assert out.filter(user="u2")["item"].to_list() == usual["item"].to_list()
     assert parity(out.filter(user="someone")) == {1}
 
 
 def test_an_empty_history_is_that_of_a_usual_user():
-    out = MODEL.recommend(history=[], n=20)
-    nobody = MODEL.recommend("nobody", n=20, unknown="features")
+    out = learned().recommend(history=[], n=20)
+    nobody = learned().recommend("nobody", n=20, unknown="features")
     assert out["item"].to_list() == nobody["item"].to_list()
 
 
@@ -62,9 +68,9 @@ def test_a_history_moves_a_known_user_less_than_a_visitor():
     scores = {
         name: asked.filter(item=9)["score"].item()
         for name, asked in {
-            "user": MODEL.recommend("u2", n=30, exclude_seen=False),
-            "user and history": MODEL.recommend("u2", n=30, history=[7], exclude_seen=False),
-            "visitor": MODEL.recommend(history=[7], n=30, exclude_seen=False),
+            "user": learned().recommend("u2", n=30, exclude_seen=False),
+            "user and history": learned().recommend("u2", n=30, history=[7], exclude_seen=False),
+            "visitor": learned().recommend(history=[7], n=30, exclude_seen=False),
         }.items()
     }  # u2 likes what is even
     assert scores["user"] < scores["user and history"] < scores["visitor"]
@@ -80,17 +86,17 @@ def test_a_context_joins_the_history():
 
 def test_unknown_items_of_a_history_are_passed_over_and_counted():
     with pytest.warns(Notice, match=r"^history: 1 of 2 items are unknown.*the first is 999"):
-        out = MODEL.recommend(history=[4, 999], n=5)
-    assert out["item"].to_list() == MODEL.recommend(history=[4], n=5)["item"].to_list()
+        out = learned().recommend(history=[4, 999], n=5)
+    assert out["item"].to_list() == learned().recommend(history=[4], n=5)["item"].to_list()
     with pytest.raises(UnknownError, match="unknown item 999"):
-        MODEL.recommend(history=[4, 999], unknown="error")
+        learned().recommend(history=[4, 999], unknown="error")
 
 
 def test_the_history_of_several_needs_a_frame():
     with pytest.raises(OptionError, match=r"one visitor, got 2: .* column 'history' of lists"):
-        MODEL.recommend(["u1", "u2"], history=[3])
+        learned().recommend(["u1", "u2"], history=[3])
     with pytest.raises(DataError, match=r"column 'history' holds Int64: give lists"):
-        MODEL.recommend(pl.DataFrame({"history": [3]}))
+        learned().recommend(pl.DataFrame({"history": [3]}))
 
 
 @BY_SCORES
@@ -117,15 +123,17 @@ def test_a_model_that_cannot_go_by_a_history_says_so():
 
 def test_the_step_is_that_of_the_posterior():
     """Held against the formula, solved directly."""
-    users, items = MODEL.user_vectors.astype(float), MODEL.item_vectors.astype(float)
-    common = visitors(items, MODEL.item_constants, users, MODEL.seen)
+    users, items = learned().user_vectors.astype(float), learned().item_vectors.astype(float)
+    common = visitors(items, learned().item_constants, users, learned().seen)
     mean = users.mean(axis=0)
-    chance = np.exp(common.scale * (items @ mean + MODEL.item_constants))
+    chance = np.exp(common.scale * (items @ mean + learned().item_constants))
     chance /= chance.sum()
     centre = chance @ items
     choices = (items * chance[:, None]).T @ items - np.outer(centre, centre)
     prior = np.linalg.inv(np.cov(users.T, bias=True))
-    history = MODEL.seen.take(np.array([2]))._replace(value=np.ones(len(MODEL.seen.take([2])[1])))
+    history = (
+        learned().seen.take(np.array([2]))._replace(value=np.ones(len(learned().seen.take([2])[1])))
+    )
     count = len(history.column)
     left = count * common.scale**2 * choices + prior
     right = common.scale * (items[history.column] - centre).sum(axis=0)
@@ -135,9 +143,9 @@ def test_the_step_is_that_of_the_posterior():
 
 def test_the_scale_is_that_of_the_scores():
     """Scores of ten times the size are logarithms of chances at a tenth of the scale."""
-    parts = (MODEL.item_vectors, MODEL.item_constants, MODEL.user_vectors)
-    once = visitors(*parts, MODEL.seen).scale
-    tenfold = visitors(10 * parts[0], 10 * parts[1], parts[2], MODEL.seen).scale
+    parts = (learned().item_vectors, learned().item_constants, learned().user_vectors)
+    once = visitors(*parts, learned().seen).scale
+    tenfold = visitors(10 * parts[0], 10 * parts[1], parts[2], learned().seen).scale
     assert tenfold == pytest.approx(once / 10, rel=1e-3)
 
 

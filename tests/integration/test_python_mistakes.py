@@ -5,6 +5,7 @@ message and in what is typed next, and what is typed next.
 """
 
 import warnings
+from functools import cache
 from pathlib import Path
 
 import polars
@@ -22,8 +23,15 @@ RECIPE = FMPair(factors=4, epochs=2)
 NAMES = {
     "fmpair": fmpair, "polars": polars, "pl": pl, "Path": Path, "Dataset": Dataset, "Field": Field,
     "FMPair": FMPair, "evaluate": evaluate, "load": load, "read": read,
-    "data": DATA, "frame": FRAME, "recipe": RECIPE, "model": RECIPE.fit(DATA),
+    "data": DATA, "frame": FRAME, "recipe": RECIPE,
 }  # fmt: skip
+
+
+@cache
+def learned():
+    return RECIPE.fit(DATA)
+
+
 FILES = {
     "clicks.csv": "user,item\nann,maps\nbob,mail\nann,mail\n",
     "latin.csv": "user,item\nJosé,maps\nbob,mail\n",
@@ -142,7 +150,8 @@ def desk(tmp_path, monkeypatch):
     """A folder with the files that the rows speak of."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, "latin-1" if name == "latin.csv" else "utf-8")
-    NAMES["model"].save(tmp_path / "model.fmpair")
+    learned().save(tmp_path / "model.fmpair")
+    monkeypatch.setitem(NAMES, "model", learned())
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,5 +1,7 @@
 """Going on with a fitted model: what moves, what stays, what grows."""
 
+from functools import cache
+
 import numpy as np
 import polars as pl
 import pytest
@@ -14,8 +16,15 @@ from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import loop, update
 from fmpair.training.update import drawn, joined
 
-TASTES = FMPair(factors=4, epochs=40, seed=1).fit(two_tastes())
-BLOCKED = FMPair(factors=4, epochs=20, seed=1, blocks=4).fit(day_and_night())
+
+@cache
+def tastes():
+    return FMPair(factors=4, epochs=40, seed=1).fit(two_tastes())
+
+
+@cache
+def blocked():
+    return FMPair(factors=4, epochs=20, seed=1, blocks=4).fit(day_and_night())
 
 
 def events(user, items, **columns):
@@ -25,7 +34,7 @@ def events(user, items, **columns):
 def test_a_new_user_is_folded_in_from_a_few_events():
     for parity in (0, 1):
         chosen = [4 + parity, 8 + parity, 12 + parity]
-        out = TASTES.fold_in(events("new", chosen)).recommend("new", n=5)
+        out = tastes().fold_in(events("new", chosen)).recommend("new", n=5)
         assert (out["item"] % 2 == parity).all()
         assert set(out["item"]).isdisjoint(chosen)
 
@@ -34,13 +43,13 @@ def test_folding_in_leaves_everything_else_as_it_was():
     more = pl.concat(
         [events(f"new{n}", [n, n + 2, n + 5], time=["day", "night", "day"]) for n in range(9)]
     )
-    grown = BLOCKED.fold_in(more)
-    old, new = BLOCKED.parameters, grown.parameters
+    grown = blocked().fold_in(more)
+    old, new = blocked().parameters, grown.parameters
     np.testing.assert_array_equal(new.users[:40], old.users)
     for name in old._fields[1:]:
         np.testing.assert_array_equal(getattr(new, name), getattr(old, name), err_msg=name)
-    assert grown.recommend("u3", n=5).equals(BLOCKED.recommend("u3", n=5))
-    assert len(grown.user_ids) == 49 and len(BLOCKED.user_ids) == 40
+    assert grown.recommend("u3", n=5).equals(blocked().recommend("u3", n=5))
+    assert len(grown.user_ids) == 49 and len(blocked().user_ids) == 40
 
 
 def test_folding_in_leaves_cold_items_as_they_were():
@@ -92,13 +101,13 @@ def test_a_user_is_folded_in_alike_among_all_others_and_among_some_of_them(monke
 
 def test_an_unknown_item_is_passed_over_in_a_fold_in_or_refused():
     with pytest.warns(Notice, match=r"1 of 3 events have unknown items .*the first has 99; unkn"):
-        folded = TASTES.fold_in(events("new", [4, 99, 8]))
-    alike = TASTES.fold_in(events("new", [4, 8]))
+        folded = tastes().fold_in(events("new", [4, 99, 8]))
+    alike = tastes().fold_in(events("new", [4, 8]))
     np.testing.assert_array_equal(folded.user_vectors, alike.user_vectors)
     with pytest.raises(UnknownError, match="unknown item 99"):
-        TASTES.fold_in(events("new", [4, 99]), unknown="error")
+        tastes().fold_in(events("new", [4, 99]), unknown="error")
     with pytest.raises(UnknownError, match="none of the 2 events has an item that the model knows"):
-        TASTES.fold_in(events("new", [98, 99]))
+        tastes().fold_in(events("new", [98, 99]))
 
 
 def test_an_update_grows_users_items_context_values_and_attributes():
@@ -133,9 +142,9 @@ def test_values_that_grow_in_a_first_field_do_not_shift_the_meaning_of_the_next(
 
 def test_old_users_keep_sensible_lists_after_an_update():
     more = events("late", [1, 3, 5, 7, 9])
-    grown = TASTES.update(more, epochs=10)
+    grown = tastes().update(more, epochs=10)
     assert (grown.recommend("late", n=4)["item"] % 2 == 1).all()
-    before, after = (m.recommend(n=1) for m in (TASTES, grown))
+    before, after = (m.recommend(n=1) for m in (tastes(), grown))
     old = after.filter(pl.col("user") != "late")
     assert (old["item"] == before["item"]).mean() > 0.9
 
@@ -206,7 +215,7 @@ def test_half_of_movielens_and_an_update_reach_a_fit_at_a_tenth_of_its_work(monk
 def test_a_new_user_and_a_new_item_are_learned_from_a_few_events():
     more = pl.concat([events("late", [1, 3, 5, 7, 9]), events("new", [2, 4, 6, 8, 99])])
     even = pl.concat([more, *(events(f"u{n}", [99]) for n in range(0, 40, 2))])
-    grown = TASTES.update(even)
+    grown = tastes().update(even)
     assert (grown.recommend("late", n=4)["item"] % 2 == 1).all()
     ranks = grown.recommend("late", n=99, exclude_seen=False)["item"].to_list().index(99)
     mine = grown.recommend("u1", n=99, exclude_seen=False)["item"].to_list().index(99)
@@ -229,7 +238,7 @@ def test_attributes_move_alike_whether_the_update_repeats_them_or_not():
 
 
 def test_an_update_remembers_what_was_seen_before_and_how_often():
-    grown = TASTES.update(events("u2", [1, 1, 4]), epochs=1)
+    grown = tastes().update(events("u2", [1, 1, 4]), epochs=1)
     number = grown.user_number("u2")
     row = grown.seen.take(np.array([number]))
     times = dict(zip(grown.item_ids[row.column].tolist(), row.value.tolist()))
@@ -240,21 +249,21 @@ def test_an_update_remembers_what_was_seen_before_and_how_often():
 
 
 def test_an_update_leaves_the_model_it_began_with_alone():
-    before = [table.copy() for table in TASTES.parameters]
-    TASTES.update(events("u1", [2, 4]))
-    for table, copy in zip(TASTES.parameters, before):
+    before = [table.copy() for table in tastes().parameters]
+    tastes().update(events("u1", [2, 4]))
+    for table, copy in zip(tastes().parameters, before):
         np.testing.assert_array_equal(table, copy)
 
 
 def test_an_update_with_the_same_events_and_seed_is_the_same():
-    one, two = (TASTES.update(events("late", [1, 3]), epochs=3) for _ in range(2))
+    one, two = (tastes().update(events("late", [1, 3]), epochs=3) for _ in range(2))
     np.testing.assert_array_equal(one.item_vectors, two.item_vectors)
 
 
 def test_columns_that_played_no_part_before_play_none_now():
     more = events("late", [2, 4], time=["day", "day"])
     wide = more.with_columns(price=pl.Series([1.5, 2.5]), session_id=pl.Series(["s1", "s2"]))
-    one, two = (BLOCKED.update(frame, epochs=2) for frame in (more, wide))
+    one, two = (blocked().update(frame, epochs=2) for frame in (more, wide))
     np.testing.assert_array_equal(one.item_vectors, two.item_vectors)
 
 
@@ -269,16 +278,16 @@ def test_item_columns_of_the_events_are_item_columns_again():
 
 def test_columns_the_model_does_not_know_are_named():
     with pytest.raises(UnknownError, match=r"'tiem'. Did you mean 'time'\?"):
-        BLOCKED.update(events("u1", [2], tiem=["day"]))
+        blocked().update(events("u1", [2], tiem=["day"]))
     with pytest.raises(UnknownError, match="unknown item attribute 'kind'"):
-        BLOCKED.update(Dataset.from_frame(events("u1", [2]), items={"item": [2], "kind": ["a"]}))
+        blocked().update(Dataset.from_frame(events("u1", [2]), items={"item": [2], "kind": ["a"]}))
 
 
 def test_a_model_that_cannot_go_on_says_so():
     with pytest.raises(OptionError, match="Popularity must be fitted again on all events"):
         Popularity().fit(two_tastes()).update(events("u1", [2]))
     with pytest.raises(OptionError, match="epochs must be"):
-        TASTES.update(events("u1", [2]), epochs=0)
+        tastes().update(events("u1", [2]), epochs=0)
 
 
 SEEN = distinct_pairs(np.array([0, 0, 0, 2, 2]), np.array([3, 3, 5, 1, 3]), 3)  # 4 pairs, 5 events
