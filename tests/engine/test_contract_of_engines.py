@@ -37,6 +37,7 @@ BATCH = {"negative_sampler": "batch", "loss": "softmax", "n_negatives": 3, "logq
 SAMPLERS = {
     "popularity": {"negative_sampler": "popularity", "popularity_power": 0.7},
     "popularity, corrected": {**BATCH, "negative_sampler": "popularity"},
+    "uniform, corrected": {**BATCH, "negative_sampler": "uniform", "own_share": 0.4},
     "adaptive": {"negative_sampler": "adaptive", "rank_share": 0.3},
     "adaptive, softmax": {"negative_sampler": "adaptive", "loss": "softmax", "n_negatives": 3},
     "adaptive, cosines": {

@@ -175,10 +175,11 @@ class Settings(NamedTuple):
     negative_sampler: one of NEGATIVE_SAMPLERS; popularity_power: exponent of item counts;
     rank_share: mean rank of adaptive negatives as a share of the items. own_share,
     impression_share: shares of negatives taken from the user's other items, and from items shown
-    but not chosen. logq_correction: subtract log sampling probabilities from scores. dropout: share
-    of query factors dropped per step; products only. optimizer: one of OPTIMIZERS. l2_scale: None
-    for 1. all_items: softmax over all items; device: `cpu` or `cuda`; these two and adam belong to
-    the torch engine. on: address of the Ray cluster.
+    but not chosen. logq_correction: subtract log sampling probabilities from scores; of uniform
+    negatives, the logarithm of their share of all items. dropout: share of query factors dropped
+    per step; products only. optimizer: one of OPTIMIZERS. l2_scale: None for 1. all_items: softmax
+    over all items; device: `cpu` or `cuda`; these two and adam belong to the torch engine. on:
+    address of the Ray cluster.
     """
 
     seed: int

@@ -140,7 +140,8 @@ def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
     """Return the share of negatives that are the user's other items, if users have favourites."""
     if options.own_share is not None:
         return float(options.own_share)
-    if options.loss != "softmax" or options.logq_correction:
+    corrected = options.logq_correction and options.negative_sampler != "uniform"
+    if options.loss != "softmax" or corrected:
         return 0.0
     share = OWN * min(max(BY_DESIGN - repeats.evenness, 0.0) / (BY_DESIGN - EVEN), 1.0)
     return min(share, 1 - options.impression_share)  # both are shares of the same negatives
@@ -156,6 +157,19 @@ class Setting(NamedTuple):
     history: bool
     events_per_item: float
     factors: int
+
+
+def logq_correction_of(options: FMPairOptions, setting: Setting) -> bool:
+    """Return whether negatives stand for all items: by default uniform ones, with a history.
+
+    A sampled softmax is content when the chosen item outscores the few that were drawn. Histories
+    tell items apart that are near the top of all. Without one, corrected or not is the same once
+    regularisation fits it, and few negatives are noisier with the correction.
+    """
+    if options.logq_correction is not None:
+        return options.logq_correction
+    uniform = options.loss == "softmax" and options.negative_sampler == "uniform"
+    return uniform and setting.history and options.temperature is None
 
 
 def dropout_of(options: FMPairOptions, setting: Setting) -> float:

@@ -70,7 +70,8 @@ class FMPairOptions:
     impression_share: share of negatives that the user was shown and did not choose, if the data
         has impressions; see `Dataset.with_impressions`.
     logq_correction: whether softmax subtracts the logarithm of an item's sampling probability from
-        its score, so that popularity and batch sampling do not penalise popular items.
+        its score, so that popularity and batch sampling do not penalise popular items, and uniform
+        negatives stand for all items. None: only for uniform negatives of queries with a history.
 
     Regularisation
     --------------
@@ -124,7 +125,7 @@ class FMPairOptions:
     own_share: float | None = None
     sharing: float | None = None
     impression_share: float = 0.0
-    logq_correction: bool = False
+    logq_correction: bool | None = None
     weights: str = "log"
     item_bias: bool = True
     order: int | str = 2
@@ -209,12 +210,13 @@ class FMPairOptions:
                 f"{named('own_share')} and {named('impression_share')} must sum to at most 1, and "
                 f"to 0 with {named('loss', 'warp')}"
             )
-        corrects = self.loss == "softmax" and self.negative_sampler in ("popularity", "batch")
-        if self.logq_correction and (shares or not corrects):
+        sampler, uniform = self.negative_sampler, self.negative_sampler == "uniform"
+        corrects = self.loss == "softmax" and sampler in ("uniform", "popularity", "batch")
+        if self.logq_correction and (not corrects or (shares and not uniform)):
             raise OptionError(
                 f"{named('logq_correction')} requires {named('loss', 'softmax')} and "
-                f"{named('negative_sampler')} popularity or batch, without {named('own_share')} "
-                f"and {named('impression_share')}"
+                f"{named('negative_sampler')} uniform, popularity or batch, the last two without "
+                f"{named('own_share')} and {named('impression_share')}"
             )
 
     def _orders(self) -> tuple[int | str, ...]:

@@ -154,6 +154,8 @@ class _Trial:
         }
         if settled(options.device) == CPU and options.loss == "softmax":
             small["n_negatives"] = min(n_negatives_of(options, len(data.items)), NEGATIVES)
+            # so few that each would stand for too many items
+            small["logq_correction"] = bool(options.logq_correction)
         return cls(*_parts(data, options.threads), small)
 
     def values(self, options: FMPairOptions, train_events: Dataset | None = None) -> np.ndarray:

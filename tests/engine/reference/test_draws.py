@@ -62,6 +62,13 @@ def test_a_correction_takes_the_logarithm_of_an_items_events_off_its_score():
         np.testing.assert_allclose(choice.off, np.log(times[list(choice.items)]), atol=1e-6)
 
 
+def test_corrected_uniform_negatives_stand_for_all_items():
+    problem, _, choices = drawn("uniform", logq_correction=True, loss="softmax", n_negatives=3)
+    items = np.union1d(np.flatnonzero(problem.drawn), problem.item).size
+    for choice in choices[:50]:
+        np.testing.assert_allclose(choice.off, [0.0] + [-np.log(items / 3)] * 3)
+
+
 def test_a_share_of_the_candidates_are_items_shown_to_the_user():
     problem, _, choices = drawn("uniform", impression_share=0.25, loss="softmax", n_negatives=8)
     pairs = set(zip(problem.impressions.owner.tolist(), problem.impressions.column.tolist()))

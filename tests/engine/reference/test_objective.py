@@ -24,6 +24,7 @@ KINDS = {
     "softmax of cosines": {"loss": "softmax", "n_negatives": 4, "temperature": 0.4},
     "corrected softmax of cosines": {"loss": "softmax", "n_negatives": 4, "temperature": 0.4,
                                      "negative_sampler": "batch", "logq_correction": True},
+    "corrected softmax": {"loss": "softmax", "n_negatives": 4, "logq_correction": True},
     "warp": {"loss": "warp", "n_negatives": 5},
     "warp of cosines": {"loss": "warp", "n_negatives": 5, "temperature": 0.4},
 }  # fmt: skip

@@ -91,7 +91,7 @@ def test_numbers_follow_the_ids_where_only_one_domain_is_learned():
     assert share_passed_over(model, shown) < 0.1
 
 
-@pytest.mark.parametrize("negatives", ["batch", "popularity"])
+@pytest.mark.parametrize("negatives", ["batch", "popularity", "uniform"])
 def test_a_corrected_softmax_finds_the_one_item_a_user_lacks(negatives):
     recipe = FMPair(factors=4, epochs=60, seed=1, loss="softmax", n_negatives=5,
                     negative_sampler=negatives, logq_correction=True)  # fmt: skip
@@ -124,8 +124,8 @@ def test_a_share_of_what_was_shown_needs_data_that_say_what_was():
 @pytest.mark.parametrize("wrong", [
     {"impression_share": 1.5}, {"impression_share": -0.1},
     {"impression_share": 0.6, "own_share": 0.6},
-    {"impression_share": 0.1, "loss": "warp"}, {"logq_correction": True},
-    {"logq_correction": True, "loss": "softmax"},
+    {"impression_share": 0.1, "loss": "warp"}, {"logq_correction": True, "loss": "warp"},
+    {"logq_correction": True, "negative_sampler": "adaptive"},
     {"logq_correction": True, "loss": "bpr", "negative_sampler": "batch"},
     {"logq_correction": True, "loss": "softmax", "negative_sampler": "batch",
      "impression_share": 0.1},

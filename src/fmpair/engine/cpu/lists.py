@@ -30,7 +30,7 @@ class Rule(NamedTuple):
 
     sharpness: 1 / temperature for cosines, 0 for products; items: in all blocks. shares: of
     candidates from the user's other items, and from those or impressions. dropped: see
-    sampling.drop_anew.
+    sampling.drop_anew. raised: logarithm of the items that a uniform candidate stands for.
     """
 
     loss: int
@@ -39,6 +39,7 @@ class Rule(NamedTuple):
     items: int
     shares: tuple[float, float]
     dropped: int
+    raised: np.float32
 
 
 
@@ -100,7 +101,7 @@ def run_lists(
         scratch, rows, member, score, constant, slope, square, coef, along, own, shrink, chances,
         mine, impressions, kept, own_rate, own_l2, norm, grads, triple_shrink, stopped
     ) = buffers
-    loss, most, sharpness, all_items, shares, dropped = rule
+    loss, most, sharpness, all_items, shares, dropped, raised = rule
     user_scale, item_scale = l2_scale
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
     if query is not None:
@@ -187,7 +188,7 @@ def run_lists(
                     size, member[1], score[1], square[1] = 2, member[n], score[n], square[n]
                     sides.bring_up(scratch, i_triples, tries, width)
                     strength = warp_weight(all_items, tries)
-                correct(score, constant, log_chance, member, first_item, size)
+                correct(score, constant, log_chance, raised, known, member, first_item, size)
                 logs += strength * weigh(loss, constant, slope, size)
                 strength *= step_share(weight, e, dropped, step.item_rate, scratch, width)
                 lost = settle(

@@ -39,10 +39,15 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @kernel(fastmath=FAST)
-def correct(score, corrected, log_chance, member, first_item, size):
-    """Set corrected to the scores less log_chance by item of the block, if not empty."""
+def correct(score, corrected, log_chance, raised, first_drawn, member, first_item, size):
+    """Set corrected to the scores less log_chance by item of the block, if not empty.
+
+    raised: added to the scores of uniform negatives, which begin at first_drawn.
+    """
     for m in range(size):
         corrected[m] = score[m]
+    for m in range(first_drawn, size):
+        corrected[m] += raised
     for m in range(size if len(log_chance) > 0 else 0):
         corrected[m] -= log_chance[member[m] - first_item]
 

@@ -42,7 +42,14 @@ from fmpair.engine.cpu.triples import (
 from fmpair.engine.item_side import item_sides
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.field_regularisation import Accumulators
-from fmpair.engine.strata.sampling_tables import Sampler, dropped_parts, folds, ordering, pieces
+from fmpair.engine.strata.sampling_tables import (
+    Sampler,
+    dropped_parts,
+    folds,
+    ordering,
+    pieces,
+    raised_by,
+)
 from fmpair.jit import kernel
 from fmpair.seeds import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
@@ -190,7 +197,7 @@ def rule_of(state: State) -> Rule:
     return Rule(
         LOSSES.index(settings.loss), settings.n_negatives, np.float32(sharpness), items,
         (settings.own_share, settings.own_share + settings.impression_share),
-        dropped_parts(settings.dropout),
+        dropped_parts(settings.dropout), np.float32(raised_by(settings, items)),
     )
 
 

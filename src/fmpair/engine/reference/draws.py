@@ -185,8 +185,8 @@ class Draws:
                 j = self.unseen(used, q)
                 used.add(j)
                 choice = self.extended(choice, j)
-            return choice
-        everything = np.union1d(np.flatnonzero(self.problem.drawn), self.problem.item).size
+            return self.raised(choice, 1 + len(known))
+        everything = self.everything
         for tries, draw in enumerate([self.next() for _ in range(settings.n_negatives)], 1):
             j = self.pick(draw, q)
             tried = self.extended(choice, j)
@@ -222,10 +222,23 @@ class Draws:
 
     def corrected(self, choice: Choice) -> Choice:
         """Set the logQ correction of a choice."""
-        if not self.settings.logq_correction:
+        if not self.settings.logq_correction or self.settings.negative_sampler == "uniform":
             return choice
         off = sampling_tables.log_chances(self.times[list(choice.items)], self.settings)
         return replace(choice, off=tuple(off.tolist()))
+
+    def raised(self, choice: Choice, first_drawn: int) -> Choice:
+        """Let each uniform negative, from first_drawn on, stand for its share of all items."""
+        raised = sampling_tables.raised_by(self.settings, self.everything)
+        if not raised:
+            return choice
+        drawn = len(choice.items) - first_drawn
+        return replace(choice, off=(0.0,) * first_drawn + (-raised,) * drawn)
+
+    @property
+    def everything(self) -> int:
+        """The number of items with events or that may be drawn."""
+        return np.union1d(np.flatnonzero(self.problem.drawn), self.problem.item).size
 
     def unseen(self, taken: set[int], q: np.ndarray) -> int:
         """Return a number not taken: drawn at random, then the next free one."""

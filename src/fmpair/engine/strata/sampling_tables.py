@@ -62,7 +62,7 @@ def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> S
     if settings.negative_sampler == "batch":
         block = np.searchsorted(edges, partition.item, side="right") - 1
         sampler = Sampler(other=partition.item - edges[block].astype(np.int32))
-    if settings.logq_correction:
+    if settings.logq_correction and settings.negative_sampler != "uniform":
         sampler = sampler._replace(log_chance=log_chances(own, settings))
     return sampler
 
@@ -70,6 +70,16 @@ def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> S
 def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:
     """Return log sampling probabilities of items by their event counts: float32."""
     return (settings.drawn_power * np.log(np.maximum(times, 1))).astype(np.float32)
+
+
+def raised_by(settings: Settings, items: int) -> float:
+    """Return what is added to the scores of uniform negatives, so that softmax is over all items.
+
+    Each negative stands for items / n_negatives of them, by the logarithm of which it is raised.
+    """
+    if not settings.logq_correction or settings.negative_sampler != "uniform":
+        return 0.0
+    return math.log(max(items / settings.n_negatives, 1.0))
 
 
 def alias_table(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
