@@ -15,8 +15,8 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
 from fmpair.training.epochs import MOST_EVENTS
+from fmpair.training.trials import Visits
 from fmpair.training.tuning import DECIDED, held_out, plan_of
-from fmpair.training.visits import Visits
 
 FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 

@@ -109,8 +109,8 @@ def schema(output: Target = Path("-")) -> None:
 
 
 def _summary(experiment: Experiment) -> list[str]:
+    from fmpair.config.model_section import budget_of
     from fmpair.config.option_schema import fold_count
-    from fmpair.config.tuning_section import budget_of
 
     source, models = experiment.data, experiment.models
     generated = f"generated {dict(source.generate)}" if source.generate is not None else None
@@ -143,11 +143,11 @@ def _seeds(counts: list[int]) -> str:
 
 def _missing_packages() -> list[str]:
     """Return lines about packages that a run works without."""
-    from fmpair.report import style
+    from fmpair.report import figures
 
-    if style.available():
+    if figures.available():
         return []
-    return [f"{'figures':<10} none without matplotlib: {style.INSTALL}"]
+    return [f"{'figures':<10} none without matplotlib: {figures.INSTALL}"]
 
 
 def _count(number: int, what: str) -> str:

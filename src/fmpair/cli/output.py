@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmpair.checks import FOREIGN_OPTIONS
 from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
-from fmpair.option_names import FOREIGN_OPTIONS
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def printed_notices(spell: Spell) -> Iterator[None]:
 
 def note_no_figures() -> None:
     """Say before a long command that its report will have no figures, if so."""
-    from fmpair.report import style
+    from fmpair.report import figures
 
-    note("" if style.available() else f"no figures without matplotlib: {style.INSTALL}")
+    note("" if figures.available() else f"no figures without matplotlib: {figures.INSTALL}")
 
 
 def emit(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from fmpair.checks import unknown_option
 from fmpair.config.document import Document, KeyPath
 from fmpair.config.option_schema import Options, fits, words
 from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, unknown
-from fmpair.option_names import unknown_option
 
 Made = TypeVar("Made")
 MOST_MISTAKES = 100  # reported together

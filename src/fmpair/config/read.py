@@ -22,10 +22,16 @@ from fmpair.config.data_columns import missing_columns
 from fmpair.config.data_section import read_filters, read_source, read_split
 from fmpair.config.document import refused
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
-from fmpair.config.model_section import Code, Models, needs_validation, read_models, read_seeds
+from fmpair.config.model_section import (
+    Code,
+    Models,
+    check_budgets,
+    needs_validation,
+    read_models,
+    read_seeds,
+)
 from fmpair.config.node import Mistakes, Node, one_line
 from fmpair.config.option_schema import Option, Options
-from fmpair.config.tuning_section import check_budgets
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_frame

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
-from fmpair.checks import one_of
+from fmpair.checks import known_options_only, no_attribute, one_of
 from fmpair.data.columns.inference import (
     CONTEXT,
     DISPLAY,
@@ -28,14 +28,19 @@ from fmpair.data.columns.roles import (
     name_list,
     with_ids,
 )
-from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
+from fmpair.data.event_types import (
+    EventWeights,
+    add_impressions,
+    first_of_run,
+    merged,
+    weights_by_type,
+    without_refunds,
+)
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.item_columns import aligned, in_order, item_table, plain_columns
-from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, Notice, named
-from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
 
 LOG = logging.getLogger("fmpair")

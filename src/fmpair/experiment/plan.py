@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fmpair.config.experiment import Candidate, Experiment
-from fmpair.config.model_section import needs_validation, placed
+from fmpair.config.model_section import (
+    budget_of,
+    needs_validation,
+    placed,
+    tunes_itself,
+    usual_ranges,
+)
 from fmpair.config.option_schema import options_of
-from fmpair.config.tuning_section import budget_of, tunes_itself, usual_ranges
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import TEST, VALIDATION, Cell, recipe_of, visible

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmpair.config.experiment import Candidate, Experiment
-from fmpair.config.tuning_section import budget_of
+from fmpair.config.model_section import budget_of
 from fmpair.errors import MachineError
 from fmpair.experiment import plan
 from fmpair.experiment.cell import VALIDATION, Cell, by_model, fit_to_epoch, recipe_of, visible

@@ -22,9 +22,8 @@ from fmpair.fitted.question import (
     stacked_places,
     stacked_queries,
 )
-from fmpair.fitted.ruled_lists import Ruled, ScoresItems, ruled
 from fmpair.fitted.rules import BoundRules, Rules
-from fmpair.fitted.top_items import Best
+from fmpair.fitted.top_items import Best, Ruled, ScoresItems, ruled
 from fmpair.threads import check_process
 
 

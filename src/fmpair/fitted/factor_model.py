@@ -24,8 +24,7 @@ from fmpair.fitted.large_catalogue import ItemIndex, best_of_many, best_under_ru
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
-from fmpair.fitted.ruled_lists import Ruled, ScoreRows
-from fmpair.fitted.top_items import Best, cosines
+from fmpair.fitted.top_items import Best, Ruled, ScoreRows, cosines
 from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from fmpair.fitted.top_items import Best
 from fmpair.threads import all_threads
 
 if TYPE_CHECKING:
-    from fmpair.fitted.ruled_lists import Ruled
     from fmpair.fitted.rules import BoundRules
+    from fmpair.fitted.top_items import Ruled
     from fmpair.ranking.compressed import Packed
 
 LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32

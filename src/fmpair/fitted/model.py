@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, empty_rows
-from fmpair.checks import whole
+from fmpair.checks import known_options_only, no_attribute, whole
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, named, notice
 from fmpair.features import FeatureSpace
@@ -43,16 +43,17 @@ from fmpair.fitted.question import (
 )
 from fmpair.fitted.recipe import can_go_on, plain
 from fmpair.fitted.recipe import name_of as recipe_name
-from fmpair.fitted.ruled_lists import Ruled, ScoreRows, ruled
 from fmpair.fitted.rules import Rules, rules_of
 from fmpair.fitted.top_items import (
     Best,
+    Ruled,
+    ScoreRows,
     chosen_items,
     hidden_places,
     list_frame,
+    ruled,
     similar_frame,
 )
-from fmpair.option_names import known_options_only, no_attribute
 
 USERS_AT_ONCE = 20_000  # whose lists are in memory at a time where all are written
 
@@ -216,7 +217,7 @@ class FittedModel(ABC):
         frame = query_frame(self.space, users, context, history, time)
         whole("n", n, 1)
         chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
-        items = self.space.items
+        items, item_name = self.space.items, name_of(self.space, "item")
         ruling = bound(self, rules_of(where, limit, boost, diversity, exclude_shown, rules))
         lists = []
         for first in range(0, max(len(frame), 1), self.at_once):
@@ -224,14 +225,14 @@ class FittedModel(ABC):
             hidden = empty_rows(len(queries.user))
             places = chosen if ruling is None else None  # under rules, item numbers are ranked
             if exclude_seen:
-                own = self.seen_by(queries.user), queries.history
-                hidden = hidden_places(*own, places, len(items))
+                seen = self.seen_by(queries.user)
+                hidden = hidden_places(seen, queries.history, places, len(items))
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.tell_empty(best[2], chosen)
-            lists.append(list_frame(queries.shown, self._item_name, items, places, best))
+            lists.append(list_frame(queries.shown, item_name, items, places, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(
@@ -248,10 +249,6 @@ class FittedModel(ABC):
         for first in range(0, max(len(frame), 1), size):
             part = self.recommend(frame[first : first + size], n, **options)
             yield given_back(part, users, self.frame_kind)
-
-    @property
-    def _item_name(self) -> str:
-        return name_of(self.space, "item")
 
     def queries(self, frame: pl.DataFrame, unknown: str, user_features: Any = None) -> Queries:
         """Encode a frame of questions; the options are those of `recommend`."""

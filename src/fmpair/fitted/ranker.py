@@ -21,8 +21,7 @@ from fmpair.fitted.id_lookup import IdLookup
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder
 from fmpair.fitted.question import COLUMN, Queries, Term, histories_of
-from fmpair.fitted.ruled_lists import ScoreRows
-from fmpair.fitted.top_items import Best
+from fmpair.fitted.top_items import Best, ScoreRows
 
 SCORER = "scorer."  # prefix of the scorer's arrays in a file
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB

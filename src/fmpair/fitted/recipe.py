@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
+from fmpair.checks import FOREIGN_METHODS, no_attribute, unknown_option
 from fmpair.errors import OptionError
-from fmpair.option_names import FOREIGN_METHODS, no_attribute, unknown_option
 
 Made = TypeVar("Made")
 NO_RESULT = ("threads", "on")  # options that do not change the result

@@ -11,6 +11,7 @@ import polars as pl
 
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows
+from fmpair.checks import known_options_only
 from fmpair.data import Dataset
 from fmpair.data.frame import from_polars
 from fmpair.engine.contract import Parameters
@@ -50,7 +51,6 @@ from fmpair.fitted.history import (
 )
 from fmpair.fitted.question import Queries, Term, query_frame
 from fmpair.fitted.visitor import settle_cold
-from fmpair.option_names import known_options_only
 
 ROWS = ("user_rows", "item_rows", "seen")
 RARE = 64  # new events, up to one of so many, are kept apart: processes share the tables

@@ -27,7 +27,7 @@ FAMILIES = {
         "popularity": "fmpair.models.classic.popularity:Popularity",
         "popular-lately": "fmpair.models.classic.popularity:PopularLately",
         "most-recent": "fmpair.models.classic.popularity:MostRecent",
-        "markov-chain": "fmpair.models.classic.markov:MarkovChain",
+        "markov-chain": "fmpair.models.classic.sessions:MarkovChain",
     },
     "neighbours": {
         "item-knn": "fmpair.models.classic.neighbours:ItemKNN",
@@ -50,7 +50,7 @@ FAMILIES = {
         "fm-pair-cd": "fmpair.models.fm_pair.cross_domain:FMPairCD",
         "fm-pair-all": "fmpair.models.fm_pair.cross_domain:FMPairAll",
         "fm-pair-target": "fmpair.models.fm_pair.cross_domain:FMPairTarget",
-        "fm-pair-selected": "fmpair.models.fm_pair.selection:FMPairSelected",
+        "fm-pair-selected": "fmpair.models.fm_pair.fm_pair:FMPairSelected",
         "fm-pair-levels": "fmpair.models.fm_pair.feedback_levels:FMPairLevels",
         "fm-pair-weighted": "fmpair.models.fm_pair.weighted:FMPairWeighted",
         "svd++": "fmpair.models.fm_pair.special_cases:SVDPlusPlus",

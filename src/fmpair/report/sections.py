@@ -13,7 +13,7 @@ from fmpair.config.experiment import as_plain
 from fmpair.errors import listing
 from fmpair.evaluation.views import SPARSE
 from fmpair.experiment.results import Results
-from fmpair.report import figures, result_tables, run_tables, style
+from fmpair.report import figures, result_tables, run_tables
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner
 from fmpair.report.table import Figure, ReportTable, Section, metric_title, unique_names
@@ -33,9 +33,9 @@ def sections(results: Results, comparisons: list[ModelComparison]) -> list[Secti
         *(_section(f"Which fields help: {isolated(compared.label)}",
                    tables=result_tables.field_tables(compared)) for compared in comparisons),
         *(_views(results, compared) for compared in comparisons),
-        _section("Learning curves", figures.curves(results) if style.available() else (),
+        _section("Learning curves", figures.curves(results) if figures.available() else (),
                  wide=True),
-        _section("Tuning", [figures.tuning(results) if style.available() else None],
+        _section("Tuning", [figures.tuning(results) if figures.available() else None],
                  [run_tables.tuning_table(results)]),
         _section("Times and memory", tables=[times if times.rows else None]),
         _section("Failures", tables=[run_tables.failures_table(results)]),
@@ -69,8 +69,8 @@ def warnings(results: Results, comparisons: list[ModelComparison]) -> list[str]:
         lines.append(
             f"The baseline {isolated(baseline)} has no results: models are compared with the best."
         )
-    if not style.available():
-        lines.append(f"Figures need matplotlib: {style.INSTALL}")
+    if not figures.available():
+        lines.append(f"Figures need matplotlib: {figures.INSTALL}")
     return lines
 
 
@@ -144,7 +144,7 @@ def _section(
 def _results(results: Results, compared: ModelComparison) -> Section:
     if compared.rows.is_empty():
         return Section(compared.label)
-    drawn = figures.bars(results, compared) if style.available() else ()
+    drawn = figures.bars(results, compared) if figures.available() else ()
     tables = (result_tables.main_table(compared), result_tables.details_table(compared))
     return _section(f"Results: {isolated(compared.label)}", drawn, tables)
 
@@ -160,7 +160,7 @@ def _views(results: Results, compared: ModelComparison) -> Section:
         table = result_tables.view_table(results, compared, view)
         if table is not None:
             tables.append(table)
-            figure = figures.view_bars(results, compared, view) if style.available() else None
+            figure = figures.view_bars(results, compared, view) if figures.available() else None
             drawn += [figure] if figure else []
     if len(drawn) > 1:  # the figures show the same at a glance
         tables = [replace(table, collapsed=True) for table in tables]

@@ -17,7 +17,7 @@ from fmpair.experiment.folder import PLAN
 from fmpair.experiment.plan import size
 from fmpair.experiment.results import results
 from fmpair.experiment.run import Show, run
-from fmpair.report import style
+from fmpair.report import figures
 from fmpair.report.output import write as write_report
 from fmpair.reproduction.summary import Summary, summary
 
@@ -81,7 +81,7 @@ def reproduce(
     small: a smoke test on few events, without reports. say: called with a line per experiment.
     progress: as in `run`.
     """
-    style.require()
+    figures.require()
     folder = Path(folder).absolute()
     experiments = {path.stem: experiment_of(path, folder, small) for path in files(part)}
     fits = [size(each, fold_count(each.split)) for each in experiments.values()]

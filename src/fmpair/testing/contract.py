@@ -16,7 +16,7 @@ from fmpair.errors import OptionError, UnknownError
 from fmpair.fitted import recipe as option
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import load
-from fmpair.testing.toys import left_out, two_tastes
+from fmpair.testing.known_answers import left_out, two_tastes
 
 TOLERANCE = 1e-5
 FIRST_TIME = 1_700_000_000  # seconds since 1970

@@ -1,4 +1,7 @@
-"""Trials: small fits on all users that decide about history, times and order of `FMPair()`."""
+"""Trials: small fits that decide about history, times and order of `FMPair()`.
+
+Logs of anonymous sessions, whose users come once, are judged by whole visits that are held out.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,24 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from fmpair.arrays import tally
+from fmpair.arrays import empty_rows, tally
 from fmpair.data import Dataset
 from fmpair.data.splits import holdout, leave_last_out
-from fmpair.data.times import is_calendar, untimed
-from fmpair.device import CPU, settled
+from fmpair.data.times import is_calendar, microseconds, untimed
+from fmpair.device import CPU, ranking_device, settled
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
+from fmpair.fitted.recommender import Recommender
+from fmpair.metrics import Metric
 from fmpair.training import options as options_module
 from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
-from fmpair.training.visits import Visits, held_out_visits
 
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
@@ -251,3 +256,68 @@ def _report(
         without.values.mean(),
         hint,
     )
+
+
+# Visits of users who come once.
+
+# Users come once if they have so few events, half of them within this share of the log's time.
+VISIT_EVENTS, VISIT_SHARE, VISITORS = 10, 0.01, 0.1  # the last: share of them that is held out
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Visits of unknown users: each item but the first is predicted from those before it.
+
+    train: the events of all other users.
+    """
+
+    train: Dataset
+    before: list[list[Any]]
+    item: list[Any]
+    threads: int | None
+
+    def values(self, model: Recommender) -> np.ndarray:
+        """Return NDCG@10 of the items; 0 for those that the model does not know."""
+        from fmpair.ranking.top import ranks
+
+        items = model.space.items
+        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
+        queries = model.query_vectors(pl.DataFrame({"history": self.before}))
+        known = np.flatnonzero(target >= 0)
+        nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
+        above, level = ranks(
+            queries[known], model.item_matrix, nothing, target[known], self.threads, device
+        )
+        values = np.zeros(len(target))
+        values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
+        return values
+
+    def mixed(self) -> Visits:
+        """Return the visits with the items before in random order."""
+        rng = np.random.default_rng(0)
+        return replace(self, before=[list(rng.permutation(items)) for items in self.before])
+
+
+def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
+    """Hold out the visits of a tenth of the users; None where users come back."""
+    if not is_calendar(data) or untimed(data) or not come_once(data):
+        return None
+    chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
+    frame = data.take(chosen[data.user]).frame().select("user", "item", TIME)
+    by_user = frame.sort(TIME, maintain_order=True).group_by("user", maintain_order=True)
+    visits = by_user.agg("item")["item"].to_list()
+    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
+    before, item = [before for before, _ in steps], [item for _, item in steps]
+    return Visits(data.take(~chosen[data.user]), before, item, threads)
+
+
+def come_once(data: Dataset) -> bool:
+    """Return whether users are sessions: few events each, soon after another.
+
+    Half of them have all their events within a hundredth of the time of the log.
+    """
+    time = microseconds(data.columns[TIME])
+    by_user = pl.DataFrame({"user": data.user, "time": time}).group_by("user")
+    visits = by_user.agg(n=pl.len(), span=pl.col("time").max() - pl.col("time").min())
+    short = np.median(visits["span"].to_numpy()) < VISIT_SHARE * np.ptp(time)
+    return bool(short and visits["n"].to_numpy().mean() <= VISIT_EVENTS)

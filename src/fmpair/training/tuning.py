@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fmpair.arrays import tally
+from fmpair.checks import known_options_only
 from fmpair.compile_time import CLOCK
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.event_types import ordered_event_types
@@ -23,14 +24,20 @@ from fmpair.data.parts import split_of
 from fmpair.data.splits import leave_last_out, leave_out
 from fmpair.data.times import has_times
 from fmpair.errors import DataError, FmpairError, MachineError
-from fmpair.option_names import known_options_only
 from fmpair.training.checkpoint import identity
 from fmpair.training.epochs import MOST_EVENTS, Validation
 from fmpair.training.loop import TrainingRun
 from fmpair.training.search import Budget, Job, Range, Search, Setting, Space, canonical
-from fmpair.training.trial_file import FitResult, TrialFile
-from fmpair.training.tuned import METRIC, Tuned, shown_trials, trials_frame, with_event_weights
-from fmpair.training.visits import Visits, held_out_visits
+from fmpair.training.trials import Visits, held_out_visits
+from fmpair.training.tuned import (
+    METRIC,
+    FitResult,
+    TrialFile,
+    Tuned,
+    shown_trials,
+    trials_frame,
+    with_event_weights,
+)
 
 PROGRESS = logging.getLogger("fmpair.progress")
 LEAST_USERS = 20  # to hold out an event of
