@@ -14,7 +14,7 @@ from fmpair.config import read
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
-from fmpair.training.epochs import MOST_EVENTS
+from fmpair.training.epochs import MAX_EVENTS
 from fmpair.training.trials import Visits
 from fmpair.training.tuning import DECIDED, held_out, plan_of
 
@@ -134,11 +134,11 @@ def test_the_latest_event_of_each_user_is_held_out_and_all_others_are_learned(sh
 
 
 def test_of_many_users_some_are_judged_and_the_others_are_learned_in_full():
-    users = MOST_EVENTS + 500
+    users = MAX_EVENTS + 500
     user = np.repeat(np.arange(users), 2)
     data = Dataset.from_frame({"user": user, "item": np.arange(len(user)) % 50})
     judge = held_out(data, 0, 1)
-    assert len(judge.train) == len(data) - MOST_EVENTS and len(judge.events) == MOST_EVENTS
+    assert len(judge.train) == len(data) - MAX_EVENTS and len(judge.events) == MAX_EVENTS
 
 
 def test_without_times_a_random_event_is_held_out_and_no_history_is_tried(caplog):

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.config import wraprec_config as wraprec
-from fmpair.config.model_section import MOST_MODELS
+from fmpair.config.model_section import MAX_MODELS
 from fmpair.config.option_schema import options_of
 from fmpair.config.wraprec_config import Attributes, Notes, WrapRec, class_name, listed, note_lost
 from fmpair.data.formats.source import parse_errors
 from fmpair.errors import DataError, named, one_line
 from fmpair.models import catalog
 
-MOST_EXPERIMENTS = 100  # of one configuration
-MOST_READERS = 100  # of one data container
+MAX_EXPERIMENTS = 100  # of one configuration
+MAX_READERS = 100  # of one data container
 SPLIT_FIELDS = {
     "feedbackAttributes": "context",
     "userAttributes": "user_fields",
@@ -75,9 +75,9 @@ def migrate(
         for experiment in file.experiments():
             for words, split in _planned(file, experiment):
                 name = file_name("-".join(words), files)
-                if len(files) >= MOST_EXPERIMENTS:
+                if len(files) >= MAX_EXPERIMENTS:
                     raise DataError(
-                        f"{path} makes more than {MOST_EXPERIMENTS} experiments of splits and "
+                        f"{path} makes more than {MAX_EXPERIMENTS} experiments of splits and "
                         f"shares: choose some with {named('run', ...)}"
                     )
                 files[name] = _migrated(file, experiment, split, name, Path(folder))
@@ -121,9 +121,9 @@ def _values(
     note_lost("dataContainer", container, notes)
     note_lost("split", split, notes)
     ids = listed(container.get("dataReaders", ""))
-    if not 0 < len(ids) <= MOST_READERS:
+    if not 0 < len(ids) <= MAX_READERS:
         raise DataError(f"dataContainer {container.get('id')} has {len(ids)} readers: it must have "
-                        f"1 to {MOST_READERS}")  # fmt: skip
+                        f"1 to {MAX_READERS}")  # fmt: skip
     readers = [file.attributes(file.find("reader", id)) for id in ids]
     static = split.get("type", "").lower() == "static"
     values: dict[str, Any] = {"data": wraprec.data_of(file, readers, static, notes)}
@@ -161,9 +161,9 @@ def _models(
     fields = {ours: listed(split.get(theirs, "")) for theirs, ours in SPLIT_FIELDS.items()}
     entries: list[dict[str, Any]] = []
     ids = listed(experiment.get("models", ""))
-    if len(ids) > MOST_MODELS:
+    if len(ids) > MAX_MODELS:
         raise DataError(f"experiment {experiment.get('id')} has {len(ids):,} models, the limit is "
-                        f"{MOST_MODELS:,}")  # fmt: skip
+                        f"{MAX_MODELS:,}")  # fmt: skip
     for id in ids:
         element = file.find("model", id)
         note_lost("model", file.attributes(element), notes)

@@ -34,8 +34,8 @@ Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the fi
 Code = Literal["refused", "allowed", "unseen"]
 
 GRID, SEARCH = "grid", "search"
-MOST_MODELS = 1_000  # per experiment
-TOO_MANY = f"more than {MOST_MODELS:,} models, the limit of an experiment"
+MAX_MODELS = 1_000  # per experiment
+TOO_MANY = f"more than {MAX_MODELS:,} models, the limit of an experiment"
 
 
 def read_models(node: Node, code: Code = "refused") -> Models:
@@ -51,7 +51,7 @@ def read_models(node: Node, code: Code = "refused") -> Models:
             continue
         for variant in variants(entry):
             candidate = _candidate(entry.holding(variant.values), variant, code)
-            if len(models) >= MOST_MODELS:
+            if len(models) >= MAX_MODELS:
                 node.wrong(TOO_MANY)
                 return models
             if candidate is not None:
@@ -200,8 +200,8 @@ def variants(node: Node) -> list[Variant]:
     """Return every combination of the grids in a mapping; the last grid varies fastest."""
     grids = _grids(node)
     count = prod(len(values) for values in grids.values())
-    if count > MOST_MODELS:
-        node.wrong(f"the grids make {count:,} models, the limit is {MOST_MODELS:,}: leave options "
+    if count > MAX_MODELS:
+        node.wrong(f"the grids make {count:,} models, the limit is {MAX_MODELS:,}: leave options "
                    "to tuning with {search: [...]}")  # fmt: skip
         return []
     return [

@@ -12,7 +12,7 @@ from fmpair.config.option_schema import Options, fits, words
 from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, unknown
 
 Made = TypeVar("Made")
-MOST_MISTAKES = 100  # reported together
+MAX_MISTAKES = 100  # reported together
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Mistakes:
 
     def add(self, path: KeyPath, text: str) -> None:
         self.entries[path, spelled(text, in_file)] = None
-        if len(self.entries) >= MOST_MISTAKES:
-            raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading stops here"])
+        if len(self.entries) >= MAX_MISTAKES:
+            raise ConfigError([*self.lines(), f"{MAX_MISTAKES} mistakes: reading stops here"])
 
     def lines(self) -> list[str]:
         """Return one line per mistake: this file's first, then extended files, then overrides."""

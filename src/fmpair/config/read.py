@@ -40,10 +40,10 @@ from fmpair.evaluation.protocol import PRESETS, Protocol
 from fmpair.evaluation.views import CONTEXT, VIEWS
 from fmpair.metrics import Metric
 
-MOST_CELLS = 100_000  # models x folds x seeds
+MAX_CELLS = 100_000  # models x folds x seeds
 # The limits of numbers in a section.
-LEAST = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
-MOST = {"trials": 100_000, "workers": 256}
+MINIMA = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
+MAXIMA = {"trials": 100_000, "workers": 256}
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,10 @@ def _section(node: Node, kind: type) -> Any:
     """Read tune, compare, run or output."""
     values = node.options(schema.options_of(kind))
     for name, value in values.items():
-        if name in LEAST and value is not None:
-            node.at(name).passes(whole, name, value, LEAST[name])
-            if name in MOST and value > MOST[name]:
-                node.at(name).wrong(f"must be at most {MOST[name]:,}, not {value:,}")
+        if name in MINIMA and value is not None:
+            node.at(name).passes(whole, name, value, MINIMA[name])
+            if name in MAXIMA and value > MAXIMA[name]:
+                node.at(name).wrong(f"must be at most {MAXIMA[name]:,}, not {value:,}")
         elif name == "metric" and value is not None:
             node.at(name).passes(Metric.parse, value)
     if "test" in values:
@@ -277,9 +277,9 @@ def _check_cells(top: Node, models: Models, split: Step, seeds: Sequence[int]) -
     folds = schema.fold_count(split)
     counts = [len(model.seeds or seeds) for model, _ in models.values()]
     cells = folds * sum(counts)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         top.wrong(
             f"{len(models):,} models, {folds:,} folds and {max(counts):,} seeds make {cells:,} "
-            f"fits, the limit is {MOST_CELLS:,}"
+            f"fits, the limit is {MAX_CELLS:,}"
         )
         top.mistakes.check()

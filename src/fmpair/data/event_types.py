@@ -23,7 +23,7 @@ from fmpair.errors import DataError, OptionError, listing, named, notice
 
 LOG = logging.getLogger("fmpair")
 
-MOST_EVENT_TYPES = 20
+MAX_EVENT_TYPES = 20
 
 # Names of event types, the weakest sign of interest first.
 SIGNS: tuple[tuple[str, ...], ...] = (
@@ -54,7 +54,7 @@ def event_types(values: pl.Series, sure: bool = True) -> list[str]:
     if not text and not (sure and values.dtype.is_integer()):
         return []
     distinct = values.drop_nulls().unique(maintain_order=True)
-    if not (1 if sure else 2) <= len(distinct) <= MOST_EVENT_TYPES:
+    if not (1 if sure else 2) <= len(distinct) <= MAX_EVENT_TYPES:
         return []
     types = distinct.cast(pl.String).to_list()
     strengths = strengths_of(types)
@@ -210,7 +210,7 @@ TAKEN_BACK = (
 AMOUNT_NAME = re.compile(r"(^|_)(quantity|qty|price|amount|revenue|sales|total)($|_)")
 NO_AMOUNT = re.compile(r"(^|_)(log|change|diff|difference|delta|norm|normalized|scaled|z)($|_)")
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-MOST_NEGATIVE = 1 / 3  # a larger share of negative numbers means another thing, such as a z-score
+MAX_NEGATIVE = 1 / 3  # a larger share of negative numbers means another thing, such as a z-score
 
 MINUTE = 60_000_000  # microseconds
 MINUTES = 30.0  # within which a repeat belongs to the event before, unless the caller says
@@ -258,7 +258,7 @@ def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Ser
         amount = AMOUNT_NAME.search(name) is not None and NO_AMOUNT.search(name) is None
         if amount and values.dtype.is_numeric():
             negative = (values < 0).fill_null(False)
-            if negative.sum() <= MOST_NEGATIVE * len(negative):
+            if negative.sum() <= MAX_NEGATIVE * len(negative):
                 found[values.name] = negative
     return found
 

@@ -13,7 +13,7 @@ from fmpair.data.frame import to_polars
 from fmpair.data.item_columns import changed, id_column, plain_columns
 from fmpair.data.vocabulary import Vocabulary
 
-LEAST_KEPT, MOST_KEPT = 8, 256  # results that `kept` holds at a time
+MIN_KEPT, MAX_KEPT = 8, 256  # results that `kept` holds at a time
 CELLS_KEPT = 32_000_000  # of all of them together, beyond the least number
 
 Made = TypeVar("Made")
@@ -81,7 +81,7 @@ class Catalogue:
         """
         found = self._kept.get(key)
         if found is None:
-            most = max(min(MOST_KEPT, CELLS_KEPT // max(len(self), 1)), LEAST_KEPT)
+            most = max(min(MAX_KEPT, CELLS_KEPT // max(len(self), 1)), MIN_KEPT)
             while len(self._kept) >= most:
                 self._kept.pop(next(iter(self._kept)), None)
             found = self._kept[key] = make()

@@ -16,8 +16,8 @@ from fmpair.fitted.factor_model import FactorModel
 from fmpair.fitted.question import Queries, Term
 
 NONE = np.zeros(0, np.int32)
-MOST_COMPARED = 1_000  # items of a user that an item is compared with
-NAMED, LEAST_ALIKE = 2, 0.2  # similar items that are named, and the least cosine of their vectors
+MAX_COMPARED = 1_000  # items of a user that an item is compared with
+NAMED, MIN_ALIKE = 2, 0.2  # similar items that are named, and the least cosine of their vectors
 
 
 class Part(NamedTuple):
@@ -182,7 +182,7 @@ def _known_items(model: FactorModel, queries: Queries, row: int) -> np.ndarray:
     number = int(queries.user[row])
     if not _vectors(model) or number < 0:
         return NONE
-    return model.seen.row(number)[:MOST_COMPARED]
+    return model.seen.row(number)[:MAX_COMPARED]
 
 
 def _alike(model: FactorModel, first: int, size: int, item: int, known: np.ndarray) -> str:
@@ -197,5 +197,5 @@ def _alike(model: FactorModel, first: int, size: int, item: int, known: np.ndarr
     lengths = np.linalg.norm(vectors, axis=1)
     cosine = vectors[1:] @ vectors[0] / (lengths[1:] * lengths[0])
     best = np.argsort(-cosine, kind="stable")[:NAMED]
-    near = others[owner[1:][best[cosine[best] > LEAST_ALIKE]] - 1]
+    near = others[owner[1:][best[cosine[best] > MIN_ALIKE]] - 1]
     return ", ".join(str(model.space.items.ids[int(i)]) for i in near)

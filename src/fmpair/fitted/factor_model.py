@@ -293,7 +293,7 @@ class FactorModel(FittedModel):
         n: int,
         interactive: bool = False,
     ) -> Best:
-        from fmpair.ranking.top import LEAST_ROWS, top
+        from fmpair.ranking.top import MIN_ROWS, top
 
         device = ranking_device(self.recipe, len(queries.user))
         if device is None and is_large(self.item_vectors, len(queries.user)):
@@ -303,7 +303,7 @@ class FactorModel(FittedModel):
         if chosen is not None:
             items = np.take(items, chosen, axis=1)
         # one thread for one product: the BLAS has threads of its own
-        threads = 1 if interactive and len(queries.user) <= LEAST_ROWS else None
+        threads = 1 if interactive and len(queries.user) <= MIN_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)
 
     def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:

@@ -30,7 +30,7 @@ NUMBERS: dict[str, Any] = {
     "Duration": np.int64, "Null": np.int8,
 }  # fmt: skip
 TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
-MOST_DIGITS = 40  # of a number that is kept as text
+MAX_DIGITS = 40  # of a number that is kept as text
 
 
 def ids_type(dtype: pl.DataType) -> list[Any]:
@@ -255,7 +255,7 @@ def _from_texts(
         texts = np.insert(content, offsets[1:-1], ord("\n")).tobytes().decode().split("\n")
     if kind[0] == "String":
         return pl.Series(texts, dtype=pl.String)
-    if max(map(len, texts), default=0) > MOST_DIGITS:
+    if max(map(len, texts), default=0) > MAX_DIGITS:
         raise ValueError("numbers of too many digits")
     if kind[0] != "Decimal":
         whole = [int(text) for text in texts]

@@ -26,7 +26,7 @@ from fmpair.fitted.catalogue import Catalogue
 SIGN = re.compile("<=|>=|!=|==|=|<|>")
 NOT = re.compile(r"not\s+")
 EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
-MOST_BOOST = 1_000_000_000  # either way; scores are float32
+MAX_BOOST = 1_000_000_000  # either way; scores are float32
 TRUTH = {"true": True, "false": False}
 
 
@@ -187,9 +187,9 @@ def _boosts(boost: Any) -> list[tuple[str, str, float]]:
     for column, values in _mapping(boost, boost).items():
         for value, amount in _mapping(values, boost).items():
             number("boost", amount)
-            if not abs(amount) <= MOST_BOOST:
+            if not abs(amount) <= MAX_BOOST:
                 raise OptionError(
-                    f"{named('boost')} must be a number up to {MOST_BOOST:,}, not {amount!r}"
+                    f"{named('boost')} must be a number up to {MAX_BOOST:,}, not {amount!r}"
                 )
             text = str(value).lower() if isinstance(value, bool) else str(value)
             entries.append((str(column), text, float(amount)))

@@ -114,7 +114,7 @@ def similar_frame(
 
 # Lists under rules: scores, what rules add to them, limits, and diversity by item vectors.
 
-DEEP, LEAST_DEEP = 10, 100  # how many times n, and how many at least, are ranked for a re-ranking
+DEEP, MIN_DEEP = 10, 100  # how many times n, and how many at least, are ranked for a re-ranking
 DEEPER = 8  # times as many where limits leave a list short
 
 ScoreRows = Callable[[slice], np.ndarray]  # queries -> float32 [queries, items], may be written to
@@ -148,7 +148,7 @@ def ruled(model: ScoresItems, asked: Ruled, n: int, threads: int | None = None) 
     rules, items = asked.rules, asked.rules.items
     n = min(n, items)
     reranked = bool(rules.groups or rules.rules.diversity)
-    depth = min(max(DEEP * n, LEAST_DEEP), items) if reranked else n
+    depth = min(max(DEEP * n, MIN_DEEP), items) if reranked else n
     found = model.best_ruled(asked, depth, threads)
     if found is None:
         return _ruled_rows(model, asked, n, depth if reranked else 0, threads)

@@ -17,8 +17,8 @@ from fmpair.engine.item_side import item_sides, pair_columns
 
 FAINTEST = 1e-3  # a sum of attributes shorter than this share of the usual one has no direction
 RARE = 0.1  # share of the items with events that count as rare
-MOST_USERS = 1 << 14  # whose vectors give the covariance
-MOST_SCORES = 1 << 20  # from which the scale is found
+MAX_USERS = 1 << 14  # whose vectors give the covariance
+MAX_SCORES = 1 << 20  # from which the scale is found
 WIDEST = 16.0  # the scale is searched within this factor of the one for scores of spread 1
 STEPS = 14  # halvings of that range, on a logarithmic axis
 
@@ -102,11 +102,11 @@ class Visitors(NamedTuple):
 def visitors(items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows) -> Visitors:
     """Compute `Visitors` from items [items, k], constants [items], users [users, k] and events."""
     active = np.flatnonzero(np.diff(seen.start))
-    some = _evenly(active, MOST_USERS)
+    some = _evenly(active, MAX_USERS)
     mean = mean_user(users, seen).astype(np.float64)
     apart = users[some] - mean
     spread = apart.T @ apart / max(len(some), 1)
-    scale = _scale(items, constants, users, seen, _evenly(active, MOST_SCORES // len(items)))
+    scale = _scale(items, constants, users, seen, _evenly(active, MAX_SCORES // len(items)))
     chance = _chances(scale * (items @ mean + constants))
     centre = chance @ items
     choices = scale * scale * ((items * chance[:, None]).T @ items - np.outer(centre, centre))

@@ -40,7 +40,7 @@ from fmpair.solvers.gaussian import (
 from fmpair.threads import side_by_side
 from fmpair.training.epochs import Epoch, diverged, epochs
 
-MOST_POINTS = 1 << 26  # numbers of one user's points in a model file: 512 MB
+MAX_POINTS = 1 << 26  # numbers of one user's points in a model file: 512 MB
 LARGEST_SCALE = 300.0  # logarithm of a kernel's scale in a model file
 ROUNDING = 1e20  # margin for rounding: squared distances are computed as differences
 APART = 1.0  # standard deviation of the initial distance of situations, in kernel lengths
@@ -132,7 +132,7 @@ def _refuse_extremes(scorer: GaussianProcessScorer) -> None:
     vectors, scales = scorer.latent
     most = int(np.diff(scorer.pairs.start).max(initial=0))
     fields = int(scorer.layout.place.max(initial=0)) + 1
-    if 2 * most * fields * vectors.shape[1] > MOST_POINTS:
+    if 2 * most * fields * vectors.shape[1] > MAX_POINTS:
         raise ModelFileError("a user has more pairs than can be scored")
     if largest(scales) > LARGEST_SCALE:
         raise ModelFileError("the array 'scales' has numbers that no kernel can have")

@@ -45,8 +45,8 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
-# Minibatches score all items up to MOST_ITEMS; above, the events share SHARED negatives.
-MOST_ITEMS, SHARED = 1_000_000, 8192
+# Minibatches score all items up to MAX_ITEMS; above, the events share SHARED negatives.
+MAX_ITEMS, SHARED = 1_000_000, 8192
 # Epochs between two partitions of the strata plan. Lists gain from meeting more items, and their
 # epochs are long; pairs gain nothing.
 PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
@@ -281,7 +281,7 @@ def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Sett
 def _is_exact(options: FMPairOptions, items: int) -> bool:
     """Return whether softmax is over all items, not over negatives."""
     free = options.loss == "softmax" and options.n_negatives is None
-    return free and items <= MOST_ITEMS and settled(options.device) != CPU
+    return free and items <= MAX_ITEMS and settled(options.device) != CPU
 
 
 def _optimizer(given: str | None, device: str) -> str:

@@ -22,7 +22,7 @@ from fmpair.threads import all_threads, blas_on
 from fmpair.training.options import FACTORS, FMPairOptions
 
 NORMALS = 4096  # rows of initial vectors that a thread draws at a time
-MOST_FACTORS = 2048  # of a kernel; compiling it takes a minute
+MAX_FACTORS = 2048  # of a kernel; compiling it takes a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 ROUNDS = 3  # of the power method, enough for directions that training turns anyway
 SAMPLE = 500_000  # events enough to find the directions of content
@@ -71,9 +71,9 @@ def initial(
 
 def _check_factors(options: FMPairOptions, factors: int) -> None:
     """Refuse more factors than a compiled kernel can have; PyTorch has no such limit."""
-    if factors > MOST_FACTORS and settled(options.device) == CPU:
+    if factors > MAX_FACTORS and settled(options.device) == CPU:
         raise OptionError(
-            f"{named('factors')} can be {MOST_FACTORS:,} at most on a CPU, not {factors:,}, since "
+            f"{named('factors')} can be {MAX_FACTORS:,} at most on a CPU, not {factors:,}, since "
             "kernels are compiled for their number: most data need 32 to 256"
         )
 

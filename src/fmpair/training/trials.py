@@ -42,10 +42,10 @@ TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
 FACTORS, NEGATIVES = 32, 64  # of a trial: few, so that all users and events can stay
 DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # that fits on a CPU may have
 STEPS = 100  # visits of a user that tell settings apart
-FEWEST, MOST = 4, 16  # epochs
+MIN_EPOCHS, MAX_EPOCHS = 4, 16  # epochs
 RAMPED = 16  # epochs that triples need, whose regularisation is phased in
-LEAST_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
-LEAST_USERS = 30
+MIN_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
+MIN_USERS = 30
 SURE = 2.0  # standard errors by which order and times must matter
 
 
@@ -148,10 +148,10 @@ class _Trial:
     def on(cls, data: Dataset, options: FMPairOptions, triples: bool) -> _Trial | None:
         """Return the trial on these events; None if there are too few users."""
         events = tally(data.user, len(data.users))
-        if np.count_nonzero(events >= LEAST_EVENTS) < LEAST_USERS:
+        if np.count_nonzero(events >= MIN_EVENTS) < MIN_USERS:
             return None
         visits = len(data) / np.count_nonzero(events)
-        epochs = min(max(math.ceil(STEPS / visits), RAMPED if triples else FEWEST), MOST)
+        epochs = min(max(math.ceil(STEPS / visits), RAMPED if triples else MIN_EPOCHS), MAX_EPOCHS)
         small = {
             "factors": min(options.factors or FACTORS, FACTORS),
             "epochs": min(options.epochs, epochs),

@@ -115,7 +115,7 @@ def test_too_many_items_share_negatives(monkeypatch):
 
     recipe = FMPair(device="torch", history=0)
     assert Task.of(recipe, recipe, two_tastes()).settings.all_items
-    monkeypatch.setattr(problem, "MOST_ITEMS", 10)
+    monkeypatch.setattr(problem, "MAX_ITEMS", 10)
     settings = Task.of(recipe, recipe, two_tastes()).settings
     assert not settings.all_items and settings.n_negatives == problem.SHARED
 

@@ -253,7 +253,7 @@ def _sequences(name: str, users: int, items: int) -> Table:
 
 # A first-order Markov chain: what follows the user's last item.
 
-MOST_GB = 4.0  # for pairs of consecutive events
+MAX_GB = 4.0  # for pairs of consecutive events
 PAIR_BYTES = 40
 
 
@@ -306,7 +306,7 @@ def followers(lines: Timelines, items: int) -> Rows:
     length = end - begin
     needed = PAIR_BYTES * int(length.sum())
     remedy = "use finer times, or the order of the rows"
-    check_memory("counting successive items", f"{len(later):,} events", needed, MOST_GB, remedy)
+    check_memory("counting successive items", f"{len(later):,} events", needed, MAX_GB, remedy)
     place = np.repeat(begin - starts(length)[:-1], length) + np.arange(length.sum())
     share = np.repeat(1.0 / length, length)
     pairs = group_rows(lines.item[place], np.repeat(lines.item[later], length), items, share)

@@ -27,11 +27,11 @@ from fmpair.training.problem import PARTITION_EVERY
 from fmpair.training.start import initial
 from fmpair.training.trainable import TrainableRecipe
 
-MOST_PAIRS = 20_000  # enough to estimate a few weights
+MAX_PAIRS = 20_000  # enough to estimate a few weights
 TRIES = 20  # attempts to draw an unobserved item
 STEPS = 20  # of Newton's method, at most
 PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # of the priors of weights and sharpness, with mean 1
-MOST = 20.0  # largest weight, and largest sharpness
+MAX_WEIGHT = 20.0  # largest weight, and largest sharpness
 ASIDE = 0.1  # share of the events that only weights are learned from
 
 
@@ -143,8 +143,8 @@ class MarginParts(NamedTuple):
 
 def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> ChosenPairs:
     """Pair each event (or a sample) with a uniform item that the user has no event with."""
-    if len(events) > MOST_PAIRS:
-        events = np.sort(rng.permutation(events)[:MOST_PAIRS])
+    if len(events) > MAX_PAIRS:
+        events = np.sort(rng.permutation(events)[:MAX_PAIRS])
     user, positive = problem.user[events].astype(np.int64), problem.item[events]
     seen = np.unique(problem.user.astype(np.int64) * problem.items + problem.item)
     offered = np.flatnonzero(problem.drawn)
@@ -244,7 +244,7 @@ def better(weights: np.ndarray, parts: MarginParts) -> np.ndarray:
     for _ in range(STEPS):
         step = np.linalg.solve(curvature, gradient)
         for share in (1.0, 0.5, 0.25, 0.1):
-            tried = np.clip(point - share * step, 0.0, MOST)
+            tried = np.clip(point - share * step, 0.0, MAX_WEIGHT)
             result = loss(tried, parts)
             if result[0] < value:
                 break
