@@ -59,7 +59,7 @@ def test_what_keeps_a_gpu_from_use_is_said_in_one_line(monkeypatch, there, said)
         FMPair(device="cuda", history=0).fit(two_tastes())
     assert "\n" not in str(error.value)
     assert device.cards() == []
-    assert device.settled("auto") == "cpu"
+    assert device.resolve_device("auto") == "cpu"
 
 
 def test_without_the_extra_pytorch_on_the_cpu_is_refused_too(monkeypatch):
@@ -73,7 +73,7 @@ def test_without_the_extra_pytorch_on_the_cpu_is_refused_too(monkeypatch):
 def test_a_gpu_that_can_be_used_is_named_and_taken(monkeypatch):
     machine(monkeypatch)
     assert device.cards() == ["NVIDIA H200, 100 of 139 GB free"]
-    assert device.settled("auto") == device.settled("cuda") == "cuda"
+    assert device.resolve_device("auto") == device.resolve_device("cuda") == "cuda"
 
 
 def test_a_device_that_is_none_is_refused_with_those_there_are():

@@ -20,7 +20,7 @@ MANY = 64  # queries that are worth sending to a device
 EXTRA = "PyTorch is not installed: pip install 'fmpair[gpu]'"
 
 
-def settled(device: str) -> str:
+def resolve_device(device: str) -> str:
     """Return cpu, torch or cuda: the device itself or, for auto, a GPU if one can be used."""
     if device == CPU:
         return CPU
@@ -37,10 +37,10 @@ def settled(device: str) -> str:
 
 def layout_on(device: str) -> AbstractContextManager[None]:
     """Count and sort long columns of events on the device of training inside the block."""
-    place = settled(device)
-    if place == CPU or columns_device() is not None:
+    resolved = resolve_device(device)
+    if resolved == CPU or columns_device() is not None:
         return nullcontext()
-    return import_module("fmpair.device_columns").layout_on(CPU if place == TORCH else place)
+    return import_module("fmpair.device_columns").layout_on(CPU if resolved == TORCH else resolved)
 
 
 def ranking_device(recipe: Any, queries: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Events read, filtered and split; the device settled."""
+"""Events read, filtered and split; the device resolved."""
 
 import polars as pl
 import pytest
@@ -168,7 +168,7 @@ def test_low_ratings_can_become_dislikes(tmp_path):
     assert bench.data.impressions.rows() == [(1, "a"), (2, "a")]
 
 
-# Where models learn is a part of their options, settled when a run begins.
+# Where models learn is a part of their options, resolved when a run begins.
 
 
 MODELS = (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs, multiples
-from fmpair.device import CPU, settled
+from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
 from fmpair.training.options import FACTORS, FMPairOptions
@@ -117,7 +117,7 @@ def factors_of(options: FMPairOptions, events: int) -> int:
     """Return the length of the vectors for so many events."""
     if options.factors is not None:
         return options.factors
-    if settled(options.device) != CPU:
+    if resolve_device(options.device) != CPU:
         return FACTORS_ON_GPU
     return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
 

@@ -19,7 +19,7 @@ import torch
 
 from fmpair.data import Dataset
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.device import CUDA, layout_on, settled
+from fmpair.device import CUDA, layout_on, resolve_device
 from fmpair.device_columns import kept, tensor_of
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
@@ -53,7 +53,7 @@ def run_of(
     context: Sequence[str],
 ) -> TrainingRun:
     """Read the events and return their training, before the first epoch."""
-    place = torch.device(CUDA if settled(options.device) == CUDA else "cpu")
+    place = torch.device(CUDA if resolve_device(options.device) == CUDA else "cpu")
     with layout_on(options.device):
         events = read(paths, ids, context, place)
         options = replace(options, factors=factors_of(options, len(events.user)))

@@ -14,7 +14,7 @@ from fmpair.data import Dataset
 from fmpair.data.event_types import impression_rows
 from fmpair.data.parts import time_lines
 from fmpair.data.times import Timelines, strictly_before, timelines
-from fmpair.device import CPU, CUDA, TORCH, settled
+from fmpair.device import CPU, CUDA, TORCH, resolve_device
 from fmpair.engine.contract import LISTED, History, Problem, Settings
 from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.features import FeatureSpace, Field, situations
@@ -267,7 +267,7 @@ def settings_of(
 
 def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Settings:
     """Return the settings with the engine of the device and its own settings."""
-    device = settled(options.device)
+    device = resolve_device(options.device)
     settings = settings._replace(optimizer=_optimizer(options.optimizer, device))
     if device == CPU:
         return settings if options.on is None else settings._replace(engine=RAY, on=options.on)
@@ -281,7 +281,7 @@ def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Sett
 def _is_exact(options: FMPairOptions, items: int) -> bool:
     """Return whether softmax is over all items, not over negatives."""
     free = options.loss == "softmax" and options.n_negatives is None
-    return free and items <= MAX_ITEMS and settled(options.device) != CPU
+    return free and items <= MAX_ITEMS and resolve_device(options.device) != CPU
 
 
 def _optimizer(given: str | None, device: str) -> str:
@@ -298,7 +298,7 @@ def _optimizer(given: str | None, device: str) -> str:
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
     """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
-    if settled(options.device) != CPU:
+    if resolve_device(options.device) != CPU:
         return 1  # minibatches need no plan, and kernels load slowly
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 

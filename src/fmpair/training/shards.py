@@ -16,7 +16,7 @@ from fmpair.cluster import RAY, connect, one_line_errors
 from fmpair.data import Dataset
 from fmpair.data.columns.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.device import CPU, CUDA, layout_on, settled
+from fmpair.device import CPU, CUDA, layout_on, resolve_device
 from fmpair.engine import engine
 from fmpair.engine.contract import Settings, Shard, ShardSource
 from fmpair.errors import DataError, OptionError, named
@@ -73,7 +73,7 @@ def fit_parts(
     options = _ids_only(recipe)
     paths = _paths(parts)
     columns = _columns(paths[0], user, item)
-    if options.device != CPU and settled(options.device) != CPU:
+    if options.device != CPU and resolve_device(options.device) != CPU:
         if on is not None:
             raise OptionError(
                 f"{named('on')} and {named('device', options.device)} exclude each other"

@@ -13,7 +13,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs, group_rows
 from fmpair.capacity import check_vectors
-from fmpair.device import CPU, settled
+from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace, Side
@@ -44,7 +44,7 @@ def initial(
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
-    many = settled(options.device) != CPU  # a GPU would wait for one thread
+    many = resolve_device(options.device) != CPU  # a GPU would wait for one thread
 
     def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
         shape = (count, factors)
@@ -71,7 +71,7 @@ def initial(
 
 def _check_factors(options: FMPairOptions, factors: int) -> None:
     """Refuse more factors than a compiled kernel can have; PyTorch has no such limit."""
-    if factors > MAX_FACTORS and settled(options.device) == CPU:
+    if factors > MAX_FACTORS and resolve_device(options.device) == CPU:
         raise OptionError(
             f"{named('factors')} can be {MAX_FACTORS:,} at most on a CPU, not {factors:,}, since "
             "kernels are compiled for their number: most data need 32 to 256"

@@ -19,7 +19,7 @@ from fmpair.arrays import empty_rows, tally
 from fmpair.data import Dataset
 from fmpair.data.splits import holdout, leave_last_out
 from fmpair.data.times import is_calendar, microseconds, untimed
-from fmpair.device import CPU, ranking_device, settled
+from fmpair.device import CPU, ranking_device, resolve_device
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
@@ -157,7 +157,7 @@ class _Trial:
             "epochs": min(options.epochs, epochs),
             "dropout": 0.0,
         }
-        if settled(options.device) == CPU and options.loss == "softmax":
+        if resolve_device(options.device) == CPU and options.loss == "softmax":
             small["n_negatives"] = min(n_negatives_of(options, len(data.items)), NEGATIVES)
         return cls(*_parts(data, options.threads), small)
 
