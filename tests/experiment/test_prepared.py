@@ -7,7 +7,7 @@ from tiny_run import experiment
 from fmpair import device
 from fmpair.config.experiment import Candidate, Running, Source, Step
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.experiment.prepared import prepare, settle, source_files
+from fmpair.experiment.prepared import prepare, source_files, with_defaults
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
 GIVEN = Step("given")
@@ -181,7 +181,7 @@ MODELS = (
 
 def devices(tmp_path, where):
     asked = experiment(tmp_path, models=MODELS, run=Running(device=where))
-    return [model.options.get("device") for model in settle(asked, None).models]
+    return [model.options.get("device") for model in with_defaults(asked, None).models]
 
 
 @pytest.fixture

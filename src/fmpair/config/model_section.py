@@ -87,7 +87,7 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     # Check with the first value of each range; tuning chooses the value later.
     names = [_dotted(path) for path in searches(node)]
     first = {name: ends(range)[0] for name, range in search.items()}
-    valid = node.holding(placed(without(node.value, names), first)).options(every)
+    valid = node.holding(with_options_set(without(node.value, names), first)).options(every)
     if "kind" not in valid:
         return None
     keys: dict[str, Any] = {
@@ -166,7 +166,7 @@ def _try(node: Node, recipe: Any, options: Mapping[str, Any], search: Mapping[st
         node.at("kind").attempt(made.require, Options({}), {})
     for key, range in search.items():
         for end in ends(range)[1:]:
-            node.attempt(recipe, known, placed(options, {key: end}))
+            node.attempt(recipe, known, with_options_set(options, {key: end}))
 
 
 def _dotted(path: KeyPath) -> str:
@@ -285,12 +285,12 @@ def ends(range: Range) -> tuple[Any, ...]:
     return range.values or (range.low, range.high)
 
 
-def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def with_options_set(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values updated by `chosen`; names may be dotted: `settings.factors`."""
     out = dict(values)
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
-        out[first] = placed(out.get(first) or {}, {rest: value}) if rest else value
+        out[first] = with_options_set(out.get(first) or {}, {rest: value}) if rest else value
     return out
 
 

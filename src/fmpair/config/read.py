@@ -128,7 +128,7 @@ def _reading(top: Node, code: Code) -> Reading:
 def _other_sections(top: Node) -> dict[str, Any]:
     """Read all sections except data, split and models; missing sections keep their defaults."""
     nodes = {name: top.at(name) for name, value in top.value.items() if value is not None}
-    # The default protocol depends on the data, see `experiment.prepared.settle`.
+    # The default protocol depends on the data, see `experiment.prepared.with_defaults`.
     sections: dict[str, Any] = {"name": _name(top), "protocols": {}}
     for name, reader in (
         ("protocols", read_protocols),

@@ -10,9 +10,9 @@ from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.model_section import (
     budget_of,
     needs_validation,
-    placed,
     tunes_itself,
     usual_ranges,
+    with_options_set,
 )
 from fmpair.config.option_schema import options_of
 from fmpair.data import Dataset
@@ -73,7 +73,7 @@ def cell_of(
 
 def with_options(model: Candidate, chosen: Mapping[str, Any]) -> Candidate:
     """Return the candidate with the options that tuning chose, and nothing left to tune."""
-    return replace(model, options=placed(model.options, chosen), search={}, tune=None)
+    return replace(model, options=with_options_set(model.options, chosen), search={}, tune=None)
 
 
 def tuning_metric(experiment: Experiment) -> str:

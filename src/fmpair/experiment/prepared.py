@@ -196,7 +196,7 @@ def low_ratings(experiment: Experiment, data: Dataset) -> str:
     return low_ratings_note(data)
 
 
-def settle(experiment: Experiment, prepared: PreparedData) -> Experiment:
+def with_defaults(experiment: Experiment, prepared: PreparedData) -> Experiment:
     """Return the experiment with default protocol and device set.
 
     The data determine a missing protocol. The device is stored in the model options,

@@ -22,10 +22,10 @@ from fmpair.evaluation.protocol import default_protocol_reason
 from fmpair.experiment import folder as files
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, failed
-from fmpair.experiment.folder import RunFolder, forget, opened, read_json, write_json
+from fmpair.experiment.folder import RunFolder, forget, open_folder, read_json, write_json
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
-from fmpair.experiment.prepared import PreparedData, low_ratings, prepare, settle
+from fmpair.experiment.prepared import PreparedData, low_ratings, prepare, with_defaults
 from fmpair.experiment.results import Results, results
 from fmpair.experiment.tuning import Winner, choose, refit, tune
 from fmpair.text import harmless
@@ -49,13 +49,13 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
     if on is not None:
         check_on(on)
     check_code(experiment)
-    with opened(experiment.output.folder) as folder:
+    with open_folder(experiment.output.folder) as folder:
         prepared = prepare(experiment.data, experiment.filters, experiment.split)
         reason = ""
         if not (experiment.protocols or (folder.path / files.PLAN).exists()):
             why = spelled(default_protocol_reason(prepared.data), in_file)
             reason = f"protocol: {why}"
-        experiment = settle(experiment, prepared)
+        experiment = with_defaults(experiment, prepared)
         if reason and next(iter(experiment.protocols.values())).unit == "user":
             reason += "; each user has one list of relevant items, so means are over users"
         plan.check(experiment, prepared)
