@@ -186,7 +186,7 @@ def devices(tmp_path, where):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    monkeypatch.setattr(device, "obstacle", lambda: None)
+    monkeypatch.setattr(device, "gpu_problem", lambda: None)
 
 
 def test_a_device_of_the_run_is_that_of_models_that_do_not_say_themselves(tmp_path, gpu):
@@ -199,5 +199,5 @@ def test_the_cpu_is_not_said(tmp_path, gpu):
 
 def test_auto_is_settled(tmp_path, gpu, monkeypatch):
     assert devices(tmp_path, "auto") == [None, "cuda", "torch", "cuda"]
-    monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
+    monkeypatch.setattr(device, "gpu_problem", lambda: "no GPU is found")
     assert devices(tmp_path, "auto") == [None, None, "torch", None]

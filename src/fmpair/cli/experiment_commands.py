@@ -58,15 +58,15 @@ def init(
 
     if not dry_run and str(output) != "-" and output.exists() and not force:
         raise DataError(f"{output} exists already: --force overwrites it, -o FILE writes elsewhere")
-    found = findings(events, **reading_options(reading))
-    lines = role_table(found.decisions, in_file)
+    log = findings(events, **reading_options(reading))
+    lines = role_table(log.decisions, in_file)
     if dry_run:
         typer.echo(harmless("\n".join(lines)))
-        note(found.repeat_note)
+        note(log.repeat_note)
         return
-    _write(output, written(found, events, output.parent))
+    _write(output, written(log, events, output.parent))
     note("\n".join(lines))
-    note(found.repeat_note)
+    note(log.repeat_note)
 
 
 def init_command() -> Any:

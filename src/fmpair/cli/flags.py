@@ -71,11 +71,11 @@ def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
 
     @cache
     def flags() -> dict[str, Any]:
-        own = {option.name: option for option in _resolved(command, arguments).params}
-        if "model" not in own:
-            return own
+        parameters = {option.name: option for option in _resolved(command, arguments).params}
+        if "model" not in parameters:
+            return parameters
         of_fit = {option.name: option for option in _resolved(command, ["fit"]).params}
-        return {name: of_fit[name] for name in ("fields", "history")} | own
+        return {name: of_fit[name] for name in ("fields", "history")} | parameters
 
     def spell(name: str, *value: Any) -> str:
         option: Any = flags().get(name)
@@ -111,8 +111,10 @@ def _with_value(flag: str, metavar: str | None, *value: Any) -> str:
         return f"{flag} {metavar or '...'}"
     each = value[0] if isinstance(value[0], list) else [value[0]]
     if isinstance(value[0], dict):
-        each = [f"{name}={one}" for name, one in value[0].items()]
-    texts = [one if one == "..." else shlex.quote(str(one).replace("\t", "\\t")) for one in each]
+        each = [f"{name}={part}" for name, part in value[0].items()]
+    texts = [
+        part if part == "..." else shlex.quote(str(part).replace("\t", "\\t")) for part in each
+    ]
     return " ".join(f"{flag} {text}" for text in texts)
 
 
@@ -200,8 +202,8 @@ def _whole(column: str, text: str) -> int:
 def _boosts(texts: list[str]) -> dict[str, dict[str, float]]:
     boosts: dict[str, dict[str, float]] = {}
     for text in texts:
-        place, sign, amount = text.rpartition("=")
-        column, colon, value = place.partition(":")
+        target, sign, amount = text.rpartition("=")
+        column, colon, value = target.partition(":")
         try:
             number = float(amount)
         except ValueError:

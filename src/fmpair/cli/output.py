@@ -98,11 +98,11 @@ def note(text: str) -> None:
 def printed_notices(spell: Spell) -> Iterator[None]:
     """Print notices of the library as notes, with options written by `spell`."""
 
-    def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show_warning(message: Any, category: type[Warning], *location: Any, **more: Any) -> None:
         if isinstance(message, Notice):
             note(f"note: {message.spelled(spell)}")
         else:
-            default(message, category, *place, **more)
+            default(message, category, *location, **more)
 
     def respelled(record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -263,8 +263,8 @@ def error_lines(error: BaseException, spell: Spell) -> tuple[int, str]:
     if isinstance(error, MemoryError):
         return USER_MISTAKE, f"error: not enough memory. {_one_line(error)}".rstrip(" .")
     if isinstance(error, OSError) and error.strerror:
-        place = f" {error.filename}:" if error.filename else ""
-        return USER_MISTAKE, f"error:{place} {error.strerror}"
+        file = f" {error.filename}:" if error.filename else ""
+        return USER_MISTAKE, f"error:{file} {error.strerror}"
     raise error
 
 

@@ -123,8 +123,8 @@ def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         raise refused(f"{here}: extends: {error}") from error
 
 
-def _merged(base: Document, own: Document) -> Document:
-    """Merge the mappings of two files; any other value of `own` replaces that of `base`.
+def _merged(base: Document, child: Document) -> Document:
+    """Merge the mappings of two files; any other value of `child` replaces that of `base`.
 
     A mapping of another `kind` is replaced as a whole, since its options differ.
     """
@@ -138,14 +138,14 @@ def _merged(base: Document, own: Document) -> Document:
         replaced.add(path)
         return high
 
-    kept = {key: value for key, value in own.values.items() if key != "extends"}
+    kept = {key: value for key, value in child.values.items() if key != "extends"}
     values = over(base.values, kept, ())
     origins = {
         keys: origin
         for keys, origin in base.origins.items()
         if not any(keys[:length] in replaced for length in range(len(keys) + 1))
     }
-    return Document(own.path, values, {**origins, **own.origins})
+    return Document(child.path, values, {**origins, **child.origins})
 
 
 def _overridden(document: Document, text: str) -> Document:

@@ -232,8 +232,8 @@ class Dataset:
         check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
         if not attributes.width:
             return replace(self, items=vocabulary, item_table=attributes)
-        asked = {name: "as asked" for name in name_list(display) if name in attributes.columns}
-        free = [name for name in attributes.columns if name not in {*asked, *name_list(learn)}]
+        requested = {name: "as asked" for name in name_list(display) if name in attributes.columns}
+        free = [name for name in attributes.columns if name not in {*requested, *name_list(learn)}]
         why = {name: reason for name in free if (reason := why_display(attributes[name]))}
         if why:
             texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
@@ -243,7 +243,7 @@ class Dataset:
         return replace(
             self,
             items=vocabulary,
-            item_table=attributes.drop(*asked, *why),
+            item_table=attributes.drop(*requested, *why),
             catalogue=vocabulary.ids.rename("").to_frame().hstack(attributes),
         )
 
@@ -309,9 +309,9 @@ class Dataset:
         if not self.catalogue.width:
             return plain_columns(self.item_table)
         ids, *columns = self.catalogue.get_columns()
-        told = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
-        others = [name for name in self.item_table.columns if name not in told.columns]
-        return plain_columns(told.hstack(self.item_table.select(others)) if others else told)
+        ordered = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
+        others = [name for name in self.item_table.columns if name not in ordered.columns]
+        return plain_columns(ordered.hstack(self.item_table.select(others)) if others else ordered)
 
     def frame(self) -> pl.DataFrame:
         """Return the events as a frame: user and item ids, then all other columns."""

@@ -226,8 +226,8 @@ def without_refunds(
     one_of("refunds", refunds, REFUNDS)
     if refunds == "keep":
         return events
-    back = {name: found for name, found in _refunds(everything, roles).items() if found.any()}
-    either = np.any([found.to_numpy() for found in back.values()], axis=0)
+    back = {name: flags for name, flags in _refunds(everything, roles).items() if flags.any()}
+    either = np.any([flags.to_numpy() for flags in back.values()], axis=0)
     count = int(either.sum())
     if not count:
         return events
@@ -236,7 +236,7 @@ def without_refunds(
             f"all {count:,} events are refunds by {' and '.join(map(repr, back))}: "
             f"{named('refunds', 'keep')} takes them as choices"
         )
-    where = " and ".join(f"{int(found.sum()):,} by {name!r}" for name, found in back.items())
+    where = " and ".join(f"{int(flags.sum()):,} by {name!r}" for name, flags in back.items())
     notice(
         f"left out {count:,} of {len(events):,} events that are refunds ({where}); "
         f"{named('refunds', 'keep')} takes them as choices"
@@ -246,12 +246,12 @@ def without_refunds(
 
 def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
     """Boolean [events] by column: whether the column says that the event takes a choice back."""
-    found = {}
+    flags = {}
     types = events[roles["event_type"]] if "event_type" in roles else None
     if types is not None and isinstance(types.dtype, pl.String | pl.Categorical | pl.Enum):
         plain = types.cast(pl.String).str.strip_chars().str.to_lowercase()
         plain = plain.str.replace_all(r"[\s-]", "_")
-        found[types.name] = plain.is_in(TAKEN_BACK).fill_null(False)
+        flags[types.name] = plain.is_in(TAKEN_BACK).fill_null(False)
     others = {column for role, column in roles.items() if role != "weight"}
     for values in events.select(pl.exclude(others)).iter_columns():
         name = CAMEL.sub("_", values.name).lower().replace(" ", "_").replace("-", "_")
@@ -259,8 +259,8 @@ def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Ser
         if amount and values.dtype.is_numeric():
             negative = (values < 0).fill_null(False)
             if negative.sum() <= MAX_NEGATIVE * len(negative):
-                found[values.name] = negative
-    return found
+                flags[values.name] = negative
+    return flags
 
 
 def first_of_run(

@@ -91,8 +91,8 @@ def in_order(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
     """Return the rows of a table at these numbers; nulls for -1."""
     if not table.width:
         return pl.DataFrame()
-    places = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
-    return table.select(pl.all().gather(places))
+    row_numbers = pl.Series("row", rows).cast(pl.Int64).replace({-1: None})
+    return table.select(pl.all().gather(row_numbers))
 
 
 def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.DataFrame:
@@ -111,19 +111,21 @@ def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.D
     return pl.DataFrame(columns)
 
 
-def joined(told: pl.DataFrame, table: pl.DataFrame, key: str) -> tuple[pl.DataFrame, list[str]]:
+def joined(
+    attributes: pl.DataFrame, table: pl.DataFrame, key: str
+) -> tuple[pl.DataFrame, list[str]]:
     """Return what the events tell of items with an item table, and the columns of both.
 
-    told: with the ids in `key`. Where both have a value of a column the table's counts.
+    attributes: with the ids in `key`. Where both have a value of a column the table's counts.
     """
-    mine = Vocabulary(told[key])
-    ids = id_column(table, mine.ids.dtype, "item", key)
-    every, told, table = mine.extend(ids), told.drop(key), table.drop(ids.name)
-    told = in_order(told, mine.numbers(every.ids))
+    known = Vocabulary(attributes[key])
+    ids = id_column(table, known.ids.dtype, "item", key)
+    every, attributes, table = known.extend(ids), attributes.drop(key), table.drop(ids.name)
+    attributes = in_order(attributes, known.numbers(every.ids))
     table = in_order(table, Vocabulary(ids).numbers(every.ids))
-    both = [name for name in told.columns if name in table.columns]
-    order = [*told.columns, *(name for name in table.columns if name not in both)]
-    columns = merged(table, told).select(order)
+    both = [name for name in attributes.columns if name in table.columns]
+    order = [*attributes.columns, *(name for name in table.columns if name not in both)]
+    columns = merged(table, attributes).select(order)
     return every.ids.rename(key).to_frame().hstack(columns), both
 
 
@@ -144,8 +146,8 @@ def changed(
         )
     given = in_order(given, rows)
     if clear:
-        told, both = pl.Series(rows < 0), set(table.columns) & set(given.columns)
-        table = table.with_columns(pl.when(told).then(pl.col(name)) for name in both)
+        added, both = pl.Series(rows < 0), set(table.columns) & set(given.columns)
+        table = table.with_columns(pl.when(added).then(pl.col(name)) for name in both)
     return grown, merged(table, given, renew=True)
 
 
@@ -185,8 +187,8 @@ def item_table(
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
     if vectors is not None:
-        found = with_vectors(table if table.width else None, vectors, events[key])
-        table = table if found is None else found
+        table_with_vectors = with_vectors(table if table.width else None, vectors, events[key])
+        table = table if table_with_vectors is None else table_with_vectors
     check_no_leak(decisions.named(CONTEXT), table, leaks)
     if not moved:
         return table
@@ -247,8 +249,8 @@ def with_vectors(items: Any, given: Any, of_events: pl.Series) -> pl.DataFrame |
     table, key = None if items is None else to_polars(items), of_events.name
     dtype = as_plain(of_events).dtype
     if table is not None and key not in table.columns:
-        own = find_column("item", table.columns, None)
-        table = table if own is None else table.rename({own: key})
+        id_name = find_column("item", table.columns, None)
+        table = table if id_name is None else table.rename({id_name: key})
     for name, path in _files(given):
         ids, columns = read_vectors(path, name)
         if ids is None:
@@ -308,8 +310,8 @@ def _files(given: Any) -> Iterator[tuple[str | None, str | Path]]:
     elif isinstance(given, str | Path):
         yield None, given
     elif isinstance(given, Sequence):
-        for one in given:
-            yield from _files(one)
+        for option in given:
+            yield from _files(option)
     elif given is not None:
         raise DataError(
             f"{named('vectors')} must be files such as titles.npy, not {type(given).__name__}; an "

@@ -199,14 +199,14 @@ def _drawn_t(clusters: Clusters, tail: float, draws: int, seed: int) -> tuple[fl
     total, size, mean = clusters.total, clusters.size, clusters.mean
     each = np.column_stack([total, size, total**2, total * size, size**2])
     rng, count = np.random.default_rng(seed), len(total)
-    found = []
+    statistics = []
     for rows in _batches(draws, count):
         chosen = rng.integers(0, count, (rows, count), np.int32)
         sums = np.column_stack([column[chosen].sum(axis=1) for column in each.T])
         means, variance = _moments(sums, count)
         varied = variance > 1e-12 * max(mean * mean, 1e-300)
-        found.append((means[varied] - mean) / np.sqrt(variance[varied]))
-    t = np.concatenate(found)
+        statistics.append((means[varied] - mean) / np.sqrt(variance[varied]))
+    t = np.concatenate(statistics)
     if len(t) < draws / 2:
         return 0.0, 0.0
     low, high = np.quantile(t, [tail, 1 - tail])
@@ -306,13 +306,13 @@ def permuted(
     least = min(len(a.total), len(b.total))
     if least < 2 or least >= MANY or plain.low == plain.high:
         return plain
-    drawn = _random_t(a, b, draws, seed)
+    random_t = _random_t(a, b, draws, seed)
     error = math.sqrt(a.variance + b.variance)
     t = plain.mean / error
     slack = 1e-9 * (1 + abs(t))  # sums in another order differ slightly
-    above, below = (drawn >= t - slack).sum(), (drawn <= t + slack).sum()
+    above, below = (random_t >= t - slack).sum(), (random_t <= t + slack).sum()
     tail = (1 - level) / 2
-    first, last = np.quantile(drawn, [tail, 1 - tail], method="inverted_cdf")
+    first, last = np.quantile(random_t, [tail, 1 - tail], method="inverted_cdf")
     low, high = plain.mean - last * error, plain.mean - first * error
     p = min(1.0, 2 * (1 + min(above, below)) / (1 + draws))
     return MeanDifference(plain.mean, float(low), float(high), float(p))

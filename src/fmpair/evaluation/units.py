@@ -82,9 +82,9 @@ def units_of(
     if session is not None:
         queries = with_histories(queries, session.take(row[first]), None, train.items)
     elif protocol.history == "known" and memory is not None:
-        told = before_each(events, memory, row[first])
-        days = told.days[row[first]] if memory.since else None
-        queries = with_histories(queries, told.items.take(row[first]), days, train.items)
+        earlier = before_each(events, memory, row[first])
+        days = earlier.days[row[first]] if memory.since else None
+        queries = with_histories(queries, earlier.items.take(row[first]), days, train.items)
     task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
@@ -113,8 +113,8 @@ def _relevant(
             raise OptionError(unknown("column for gain", protocol.gain, test.columns.columns))
         gain = test.columns[protocol.gain].fill_null(1).to_numpy().astype(np.float32)
     inside = True if protocol.domain is None else in_domain(test, protocol.domain)
-    told = True if earlier is None else np.diff(earlier.start) > 0
-    rows = np.flatnonzero((gain > 0) & inside & told)
+    has_history = True if earlier is None else np.diff(earlier.start) > 0
+    rows = np.flatnonzero((gain > 0) & inside & has_history)
     rows = rows[_firsts(group[rows], test.item[rows])]
     if protocol.relevant in ("warm", "cold"):
         warm = np.isin(events.item[rows], events.train.item)

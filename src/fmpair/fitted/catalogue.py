@@ -79,10 +79,10 @@ class Catalogue:
 
         Rules keep the arrays of their conditions here, so that a condition is computed once.
         """
-        found = self._kept.get(key)
-        if found is None:
+        result = self._kept.get(key)
+        if result is None:
             most = max(min(MAX_KEPT, CELLS_KEPT // max(len(self), 1)), MIN_KEPT)
             while len(self._kept) >= most:
                 self._kept.pop(next(iter(self._kept)), None)
-            found = self._kept[key] = make()
-        return found
+            result = self._kept[key] = make()
+        return result

@@ -41,8 +41,8 @@ def triples_of(space: FeatureSpace) -> Triples | None:
     return Triples(space.pairing.factors, query, _meeting(ITEM, space.item, space.pairing))
 
 
-def _meeting(own: str, side: Side, pairing: Pairing) -> Meeting:
-    group, meets = meeting_fields(own, side.encoders, pairing)
+def _meeting(id_name: str, side: Side, pairing: Pairing) -> Meeting:
+    group, meets = meeting_fields(id_name, side.encoders, pairing)
     return Meeting(int(group[0]), group[1:][side.field_numbers()], meets)
 
 
@@ -306,11 +306,11 @@ class FactorModel(FittedModel):
         threads = 1 if interactive and len(queries.user) <= MIN_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)
 
-    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
-        if not is_large(self.item_vectors, len(asked.queries.user)):
+    def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
+        if not is_large(self.item_vectors, len(question.queries.user)):
             return None
         threads = self.item_side.threads if threads == 1 else threads  # one: somebody waits
-        return best_under_rules(self, self.vectors(asked.queries), asked, n, threads)
+        return best_under_rules(self, self.vectors(question.queries), question, n, threads)
 
     def score_rows(self, queries: Queries) -> ScoreRows:
         vectors, items = self.vectors(queries), self.item_matrix

@@ -108,17 +108,17 @@ def check(arrays: Mapping[str, np.ndarray], table: Table) -> dict[str, np.ndarra
         if name not in table:
             raise ModelFileError(f"unexpected array {name!r}")
     sizes = _sizes(arrays, table)
-    found = {}
+    checked = {}
     for name, wanted in table.items():
         wrong = _wrong(arrays[name], wanted, sizes)
         if wrong:
             raise ModelFileError(f"the array {name!r} {wrong}")
-        found[name] = arrays[name].astype(wanted.stored or arrays[name].dtype, copy=False)
+        checked[name] = arrays[name].astype(wanted.stored or arrays[name].dtype, copy=False)
     for name, wanted in table.items():
         column = wanted.column if isinstance(wanted, Starts) else None
-        if column is not None and _has_repeats(found[name], found[column]):
+        if column is not None and _has_repeats(checked[name], checked[column]):
             raise ModelFileError(f"the array {column!r} has a value twice in one row")
-    return found
+    return checked
 
 
 def _sizes(arrays: Mapping[str, np.ndarray], table: Table) -> dict[str, int]:

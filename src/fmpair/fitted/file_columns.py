@@ -150,8 +150,8 @@ def _lists(members: pl.Series, start: np.ndarray | None, rows: int) -> pl.Series
     owner = np.repeat(np.arange(rows), np.diff(start))
     frame = pl.DataFrame({"row": owner, "members": members})
     empty = pl.DataFrame({"row": np.flatnonzero(np.diff(start) == 0)})
-    found = pl.concat([frame, empty], how="diagonal").group_by("row").agg("members")
-    return found.sort("row")["members"].list.drop_nulls()
+    lists = pl.concat([frame, empty], how="diagonal").group_by("row").agg("members")
+    return lists.sort("row")["members"].list.drop_nulls()
 
 
 def _arrays(name: str, values: pl.Series) -> dict[str, np.ndarray]:

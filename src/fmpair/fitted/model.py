@@ -107,7 +107,7 @@ class FittedModel(ABC):
     def score_rows(self, queries: Queries) -> ScoreRows:
         """Return a function that scores all items for a slice of the queries."""
 
-    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
+    def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         """Return lists under rules without the scores of all items, None if there is no way."""
         return None
 

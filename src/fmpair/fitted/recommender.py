@@ -164,16 +164,16 @@ class Recommender(FactorModel):
         damping: float = 0.0,
     ) -> Recommender:
         """Return the model of these arrays; raise ModelFileError if they are not valid."""
-        found = check(arrays, _table(space))
-        parameters = Parameters(*(found[name] for name in Parameters._fields))
+        checked = check(arrays, _table(space))
+        parameters = Parameters(*(checked[name] for name in Parameters._fields))
         if space.pairing is not None and parameters.users.shape[1] <= space.pairing.factors:
             raise ModelFileError("its vectors have no room for pairs beside triples")
-        users, items = rows_from(found, "user_rows"), rows_from(found, "item_rows")
+        users, items = rows_from(checked, "user_rows"), rows_from(checked, "item_rows")
         refuse_overflow(*_extremes(space, parameters, users, items, damping))
         recent = None
         if remembers(space):
-            recent = Recent(*(found[f"recent.{part}"] for part in Recent._fields))
-        seen = seen_from(found)
+            recent = Recent(*(checked[f"recent.{part}"] for part in Recent._fields))
+        seen = seen_from(checked)
         return cls(space, parameters, users, items, seen, recipe, frame_kind, damping, recent)
 
 

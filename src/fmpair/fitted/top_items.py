@@ -44,9 +44,9 @@ def hidden_places(seen: Rows, history: Rows | None, chosen: np.ndarray | None, i
         seen = join_rows([seen, history])
     if chosen is None:
         return seen
-    place = np.full(items, -1, np.int32)
-    place[chosen] = np.arange(len(chosen))
-    return renumbered(seen, place)
+    position = np.full(items, -1, np.int32)
+    position[chosen] = np.arange(len(chosen))
+    return renumbered(seen, position)
 
 
 def list_frame(
@@ -58,7 +58,7 @@ def list_frame(
     """
     places, score, filled = best
     taken = np.arange(places.shape[1]) < filled[:, None]
-    owner, place = np.nonzero(taken)
+    owner, rank = np.nonzero(taken)
     numbers = places[taken]
     if chosen is not None:
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
@@ -66,7 +66,7 @@ def list_frame(
         {
             name: items.take(numbers),
             "score": score[taken],
-            "rank": (place + 1).astype(np.int64),
+            "rank": (rank + 1).astype(np.int64),
         }
     )
     if not set(lists.columns).isdisjoint(shown.columns):  # a context may have one of our names
@@ -134,7 +134,7 @@ class ScoresItems(Protocol):
 
     def score_rows(self, queries: Queries) -> ScoreRows: ...
 
-    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
+    def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         """Return the best items without the scores of all, None if there is no such way."""
         ...
 
@@ -143,20 +143,20 @@ class ScoresItems(Protocol):
         ...
 
 
-def ruled(model: ScoresItems, asked: Ruled, n: int, threads: int | None = None) -> Best:
+def ruled(model: ScoresItems, question: Ruled, n: int, threads: int | None = None) -> Best:
     """Return the n best items of each query under rules, as item numbers."""
-    rules, items = asked.rules, asked.rules.items
+    rules, items = question.rules, question.rules.items
     n = min(n, items)
     reranked = bool(rules.groups or rules.rules.diversity)
     depth = min(max(DEEP * n, MIN_DEEP), items) if reranked else n
-    found = model.best_ruled(asked, depth, threads)
-    if found is None:
-        return _ruled_rows(model, asked, n, depth if reranked else 0, threads)
-    best, score, filled = found
+    ranked = model.best_ruled(question, depth, threads)
+    if ranked is None:
+        return _ruled_rows(model, question, n, depth if reranked else 0, threads)
+    best, score, filled = ranked
     for query in range(len(filled)) if reranked else ():
 
         def deeper(depth: int, query: int = query) -> Best:
-            more = model.best_ruled(asked, depth, threads)
+            more = model.best_ruled(question, depth, threads)
             assert more is not None
             best, score, filled = more
             return best[query], score[query], filled[query]
@@ -166,14 +166,16 @@ def ruled(model: ScoresItems, asked: Ruled, n: int, threads: int | None = None) 
     return best[:, :n], score[:, :n], filled
 
 
-def _ruled_rows(model: ScoresItems, asked: Ruled, n: int, depth: int, threads: int | None) -> Best:
+def _ruled_rows(
+    model: ScoresItems, question: Ruled, n: int, depth: int, threads: int | None
+) -> Best:
     """Return lists by the scores of all items; depth: ranked for a re-ranking, 0 without one."""
     from fmpair.ranking.top import rows_at_once, select
 
-    rules, hidden = asked.rules, asked.hidden
-    count, offset = len(asked.queries.user), _offset(rules, asked.chosen)
+    rules, hidden = question.rules, question.hidden
+    count, offset = len(question.queries.user), _offset(rules, question.chosen)
     best, score, filled = _empty(count, depth or n)
-    rows, scores_of = rows_at_once(count, rules.items), model.score_rows(asked.queries)
+    rows, scores_of = rows_at_once(count, rules.items), model.score_rows(question.queries)
 
     def run(first: int) -> None:
         scores = scores_of(slice(first, first + rows))
@@ -182,29 +184,35 @@ def _ruled_rows(model: ScoresItems, asked: Ruled, n: int, depth: int, threads: i
         select(scores, first, hidden.start, hidden.column, depth or n, best, score, filled)
         for row in range(len(scores)) if depth else ():
 
-            def deeper(depth: int, own: np.ndarray = scores[row : row + 1]) -> Best:
+            def deeper(depth: int, row_scores: np.ndarray = scores[row : row + 1]) -> Best:
                 bests, values, sizes = _empty(1, depth)
                 none = np.zeros(2, np.int64), np.zeros(0, np.int32)  # they have no score by now
-                select(own, 0, *none, depth, bests, values, sizes)
+                select(row_scores, 0, *none, depth, bests, values, sizes)
                 return bests[0], values[0], sizes[0]
 
             query = first + row
-            own = best[query], score[query], filled[query]
-            _put(_reranked(model, own, deeper, n, rules), best[query], score[query], filled, query)
+            first_items = best[query], score[query], filled[query]
+            _put(
+                _reranked(model, first_items, deeper, n, rules),
+                best[query],
+                score[query],
+                filled,
+                query,
+            )
 
     side_by_side(run, range(0, count, rows), threads)
     return best[:, :n], score[:, :n], filled
 
 
 def _put(
-    found: tuple[np.ndarray, np.ndarray],
+    ranked: tuple[np.ndarray, np.ndarray],
     best: np.ndarray,
     score: np.ndarray,
     filled: np.ndarray,
     query: int,
 ) -> None:
-    size = filled[query] = len(found[0])
-    best[:size], score[:size] = found
+    size = filled[query] = len(ranked[0])
+    best[:size], score[:size] = ranked
 
 
 def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
@@ -227,18 +235,18 @@ def _empty(count: int, n: int) -> Best:
 
 
 def _reranked(
-    model: ScoresItems, found: Best, deeper: Callable[[int], Best], n: int, rules: BoundRules
+    model: ScoresItems, ranked: Best, deeper: Callable[[int], Best], n: int, rules: BoundRules
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the items of one list and their scores, from its best items.
 
     deeper: returns more of them, asked for where limits leave the list short.
     """
     while True:
-        best, score, filled = found
+        best, score, filled = ranked
         picked = _picked(model, best[:filled], score[:filled], n, rules)
         if len(picked) == n or filled < len(best) or len(best) == rules.items:
             return best[picked], score[picked]
-        found = deeper(min(DEEPER * len(best), rules.items))
+        ranked = deeper(min(DEEPER * len(best), rules.items))
 
 
 def _picked(
@@ -258,13 +266,13 @@ def _picked(
     picked: list[int] = []
     left = np.ones(len(items), bool)
     while len(picked) < n and left.any():
-        place = int(np.argmax(np.where(left, value - share * near, -np.inf)))
-        left[place] = False
-        picked.append(place)
+        position = int(np.argmax(np.where(left, value - share * near, -np.inf)))
+        left[position] = False
+        picked.append(position)
         for limit in limits:
-            left[limit.full_after(place)] = False
+            left[limit.full_after(position)] = False
         if share and len(picked) < n:
-            near += model.nearness(int(items[place]), items) / max(n - 1, 1)
+            near += model.nearness(int(items[position]), items) / max(n - 1, 1)
     return np.array(sorted(picked), np.int64)
 
 
@@ -280,10 +288,10 @@ class _Limit:
         ]
         self.most, self.counts = group.most, dict[int, int]()
 
-    def full_after(self, place: int) -> np.ndarray:
+    def full_after(self, position: int) -> np.ndarray:
         """Count an item; return the places whose values may not be picked again."""
         full = []
-        for code in set(self.code[self.start[place] : self.start[place + 1]].tolist()):
+        for code in set(self.code[self.start[position] : self.start[position + 1]].tolist()):
             self.counts[code] = self.counts.get(code, 0) + 1
             if self.counts[code] >= self.most:
                 full.append(self.owner[self.code == code])

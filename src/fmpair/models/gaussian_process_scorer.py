@@ -249,11 +249,11 @@ def _table_rows(space: FeatureSpace, rows: Rows) -> Rows:
     """Return context features as rows over the table; missing values get their field's last row."""
     parts, first = [], len(space.items)
     for offset, encoder in space.query.of_role("context"):
-        mine = (rows.column >= offset) & (rows.column < offset + encoder.size)
-        owner = rows.owner[mine]
+        in_field = (rows.column >= offset) & (rows.column < offset + encoder.size)
+        owner = rows.owner[in_field]
         gap = np.setdiff1d(np.arange(rows.size), owner)
-        column = np.append(rows.column[mine] - offset, np.full(len(gap), encoder.size))
-        value = np.append(rows.value[mine], np.ones(len(gap), np.float32))
+        column = np.append(rows.column[in_field] - offset, np.full(len(gap), encoder.size))
+        value = np.append(rows.value[in_field], np.ones(len(gap), np.float32))
         parts.append(group_rows(np.append(owner, gap), first + column, rows.size, value))
         first += encoder.size + 1
     return join_rows(parts) if parts else empty_rows(rows.size)
@@ -272,7 +272,7 @@ def _settled(latent: Latent, layout: PointLayout, data: Dataset, situation: np.n
     events = tally(situation, rows.size)
     share = tally(rows.column, len(vectors), rows.value * events[rows.owner]) / len(data)
     for field in range(1, int(layout.place.max()) + 1):
-        own = np.flatnonzero(layout.place == field)
-        if share[own[-1]] == 0:
-            vectors[own[-1]] = share[own] @ vectors[own]
+        of_field = np.flatnonzero(layout.place == field)
+        if share[of_field[-1]] == 0:
+            vectors[of_field[-1]] = share[of_field] @ vectors[of_field]
     return Latent(vectors, latent.scales.copy())

@@ -104,8 +104,8 @@ def write_page(runs: Runs, folder: Path, parts: list[Section] | None = None) -> 
     """Write reproduction.md and images/*.svg into a folder, such as docs."""
     parts = sections(runs) if parts is None else parts
     make_folder(folder / IMAGES)
-    for drawn in (drawn for part in parts for drawn in part.figures):
-        write_atomically(folder / IMAGES / f"{drawn.name}.svg", drawn.svg.encode())
+    for drawing in (drawing for part in parts for drawing in part.figures):
+        write_atomically(folder / IMAGES / f"{drawing.name}.svg", drawing.svg.encode())
     target = folder / "reproduction.md"
     write_atomically(target, markdown_report(TITLE, verdict(runs), parts, IMAGES).encode())
     return target
@@ -191,12 +191,12 @@ def _beside(
 
 
 def _convergence(runs: Runs) -> Section:
-    drawn = [
+    figures = [
         convergence(name, title, runs[f"convergence-{name}"])
         for name, title in (SETS | DOMAINS).items()
         if f"convergence-{name}" in runs
     ]
-    return Section("Convergence", figures=tuple(drawn))
+    return Section("Convergence", figures=tuple(figures))
 
 
 def _complexity(runs: Runs) -> Section:
@@ -208,16 +208,16 @@ def _complexity(runs: Runs) -> Section:
     by_contexts = {}
     if "complexity-contexts" in runs:
         by_contexts["Frappe"] = linear_fit(runs["complexity-contexts"], contexts)
-    drawn: list[Figure] = []
+    figures: list[Figure] = []
     if by_factors:
-        drawn.append(cost("complexity-factors", "Cost by number of factors", "k", by_factors))
+        figures.append(cost("complexity-factors", "Cost by number of factors", "k", by_factors))
     if by_contexts:
         title = "Cost by number of contexts"
-        drawn.append(cost("complexity-contexts", title, "contexts", by_contexts))
+        figures.append(cost("complexity-contexts", title, "contexts", by_contexts))
     fits = {f"k, {name}": fit for name, fit in by_factors.items()}
     fits |= {f"contexts, {name}": fit for name, fit in by_contexts.items()}
     tables = (paper_tables.linear_fits_table(fits),) if fits else ()
-    return Section("Complexity", figures=tuple(drawn), tables=tables)
+    return Section("Complexity", figures=tuple(figures), tables=tables)
 
 
 def _ablation(runs: Runs) -> Section:

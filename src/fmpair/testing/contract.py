@@ -66,10 +66,12 @@ class ModelContract:
         if self.attributes:
             return  # a frame of events has none
         data = self._tastes()
-        ours, theirs = (_scores(self.make().fit(d)) for d in (data, data.frame()))
-        _require(ours.shape == theirs.shape, "a frame and a Dataset give different shapes")
+        from_dataset, from_frame = (_scores(self.make().fit(d)) for d in (data, data.frame()))
+        _require(
+            from_dataset.shape == from_frame.shape, "a frame and a Dataset give different shapes"
+        )
         if self.exact:
-            _require_same(ours, theirs, "a frame and a Dataset of the same events")
+            _require_same(from_dataset, from_frame, "a frame and a Dataset of the same events")
 
     def one_seed_gives_the_same_scores(self) -> None:
         if self.exact:
@@ -78,10 +80,10 @@ class ModelContract:
 
     def no_score_depends_on_the_number_of_threads(self) -> None:
         if self.exact and "threads" in {field.name for field in fields(self.make())}:
-            one, more = (
+            single, several = (
                 _scores(replace(self.make(), threads=t).fit(self._tastes())) for t in (1, 3)
             )
-            _require(np.array_equal(one, more), "scores depend on the number of threads")
+            _require(np.array_equal(single, several), "scores depend on the number of threads")
 
     def every_pair_has_a_finite_score(self) -> None:
         model = self.make().fit(self._tastes())
@@ -277,6 +279,6 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def _require_same(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
-    same = bool(np.allclose(ours, theirs, TOLERANCE, TOLERANCE))
+def _require_same(first: np.ndarray, second: np.ndarray, what: str) -> None:
+    same = bool(np.allclose(first, second, TOLERANCE, TOLERANCE))
     _require(same, f"{what} give different scores")

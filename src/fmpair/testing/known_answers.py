@@ -174,9 +174,9 @@ def _visits(users: int, choices: int, rng: np.random.Generator) -> _Visits:
             f"users must be more than {users}: one would have {counts.max():,} sessions "
             f"in {DAYS} days"
         )
-    drawn = [np.sort(rng.choice(len(slots), n, replace=False, p=slots)) for n in counts if n]
+    chosen = [np.sort(rng.choice(len(slots), n, replace=False, p=slots)) for n in counts if n]
     phase = rng.integers(0, SLOT, users)  # else all sessions would begin in even hours
-    start = START + SLOT * np.concatenate(drawn) + phase[user]
+    start = START + SLOT * np.concatenate(chosen) + phase[user]
     return _Visits(*(np.repeat(column, length) for column in (user, np.arange(sessions), start)))
 
 

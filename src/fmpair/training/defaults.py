@@ -219,8 +219,8 @@ def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
         # a sample of users with all their events, since some of them would look more even
         user, item = problem.user, problem.item
         if len(user) >= 2 * SAMPLE:
-            mine = multiples(user, len(user) // SAMPLE)
-            user, item = user[mine], item[mine]
+            sample = multiples(user, len(user) // SAMPLE)
+            user, item = user[sample], item[sample]
         seen = distinct_pairs(user, item, problem.users)
     times = seen.value.astype(np.float64)
     events = np.bincount(seen.owner, times, seen.size)

@@ -58,14 +58,14 @@ PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
 class Past(NamedTuple):
     """Time lines of the events and of `older` known ones, which are numbered first.
 
-    told: the same events as histories tell them, each user's grouped by session if histories end
-    with sessions, the session of the user's last event last. begin: int64 [places of told], where
-    the session of each event begins; empty without sessions.
+    ordered: the same events as histories read them, each user's grouped by session if histories end
+    with sessions, the session of the user's last event last. begin: int64 [events], where the
+    session of each event begins in `ordered`; empty without sessions.
     """
 
     lines: Timelines
     older: int
-    told: Timelines
+    ordered: Timelines
     begin: np.ndarray
 
 
@@ -94,7 +94,7 @@ def history_of(
     field = space.history
     if field is None or past is None:
         return None
-    lines = past.told
+    lines = past.ordered
     until = strictly_before(lines)
     if len(past.begin):  # the session before may end at the same time
         until = np.maximum(until, past.begin).astype(np.int32)
@@ -124,15 +124,17 @@ def recent_of(space: FeatureSpace, past: Past | None) -> Recent | None:
     last = most_recent(space)
     if not len(past.begin):
         return latest(past.lines, last)
-    start = past.told.start
-    return latest(past.told, last, np.maximum(past.begin[np.maximum(start[1:] - 1, 0)], start[:-1]))
+    start = past.ordered.start
+    return latest(
+        past.ordered, last, np.maximum(past.begin[np.maximum(start[1:] - 1, 0)], start[:-1])
+    )
 
 
 def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
     """Return the first place in the history of each event: int32 [places]; empty if not limited."""
     if field.within is None:
         return past.begin.astype(np.int32)
-    lines, first = past.told, past.begin
+    lines, first = past.ordered, past.begin
     if not len(first):
         first = np.repeat(lines.start[:-1], np.diff(lines.start))
     since, going = until.astype(np.int64), np.ones(len(until), bool)
@@ -147,7 +149,7 @@ def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
 def _by_session(
     field: Field | None, data: Dataset, lines: Timelines, older: int
 ) -> tuple[Timelines, np.ndarray]:
-    """Return `told` and `begin` of `Past`; older events are a session of their own."""
+    """Return `ordered` and `begin` of `Past`; older events are a session of their own."""
     if field is None or field.per is None:
         return lines, np.zeros(0, np.int64)
     if field.per not in data.columns.columns:

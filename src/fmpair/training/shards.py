@@ -109,7 +109,7 @@ def _on_device(
         saved = read(file.path, fit) if file.path.exists() else None
     run = parts.run_of(recipe, options, paths, columns, names)
     if not seen:
-        run = run.told(_counted(run.task))
+        run = run.with_seen(_counted(run.task))
     if file is not None:
         model = run_with_checkpoint(recipe, run, (fit, saved), None, progress, file)
     else:
@@ -266,6 +266,6 @@ def _placeholder(activity: np.ndarray, times: np.ndarray) -> Rows:
     lengths[first] = items
     start = starts(lengths)
     column, value = np.zeros(start[-1], np.int32), np.zeros(start[-1], np.float32)
-    mine = slice(int(start[first]), int(start[first + 1]))
-    column[mine], value[mine] = np.arange(items), times
+    part = slice(int(start[first]), int(start[first + 1]))
+    column[part], value[part] = np.arange(items), times
     return Rows(start, column, value)

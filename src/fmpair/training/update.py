@@ -60,7 +60,7 @@ def with_earlier(model: Recommender, data: Dataset, replay: Any, seed: int) -> D
             f"({listing(list(model.space.context))}): pass the events themselves as "
             f"{named('replay', ...)}"
         )
-    pair = drawn(model.seen, round(replay * len(data)), seed)
+    pair = sample_pairs(model.seen, round(replay * len(data)), seed)
     user, item = model.seen.owner[pair].astype(np.int32), model.seen.column[pair]
     return joined(data, replace(data, user=user, item=item, columns=pl.DataFrame()))
 
@@ -83,7 +83,7 @@ def joined(data: Dataset, more: Dataset) -> Dataset:
     )
 
 
-def drawn(seen: Rows, count: int, seed: int) -> np.ndarray:
+def sample_pairs(seen: Rows, count: int, seed: int) -> np.ndarray:
     """Draw events without replacement; return their indices in `seen`: int64 [count or fewer].
 
     seen: the items of each user, with event counts.

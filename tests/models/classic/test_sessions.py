@@ -103,9 +103,9 @@ def test_lists_go_on_with_popular_items():
 def test_a_batch_in_pieces_scores_as_a_whole(monkeypatch):
     sessions = ["abc", "bcd", "aef", "fab", "cd"]
     scorer = VSKNN().fit(log_of(sessions)).scorer
-    whole = scorer.following(scorer.known.own)
+    whole = scorer.following(scorer.known.training)
     monkeypatch.setattr(module, "PAIRS_AT_ONCE", 1)
-    np.testing.assert_array_equal(scorer.following(scorer.known.own), whole)
+    np.testing.assert_array_equal(scorer.following(scorer.known.training), whole)
 
 
 def test_a_known_user_is_asked_about_by_all_events_also_new_ones(tmp_path):

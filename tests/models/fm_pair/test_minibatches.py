@@ -121,7 +121,7 @@ def test_too_many_items_share_negatives(monkeypatch):
 
 
 def test_auto_takes_the_cpu_where_no_gpu_can_be_used(monkeypatch):
-    monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
+    monkeypatch.setattr(device, "gpu_problem", lambda: "no GPU is found")
     auto, cpu = (
         FMPair(factors=4, epochs=2, device=where).fit(two_tastes()) for where in ("auto", "cpu")
     )

@@ -113,9 +113,9 @@ class Popularity(Recipe):
         items, values, first = len(data.items), chosen.size, _first(space, chosen)
         size, remedy = f"{values:,} values and {items:,} items", "choose a coarser column"
         check_memory(f"counting within {self.within!r}", size, 4 * items * values, MAX_GB, remedy)
-        mine = (rows.column >= first) & (rows.column < first + values)
-        place = data.item[rows.owner[mine]] * np.int64(values) + (rows.column[mine] - first)
-        return tally(place, items * values).astype(np.float32).reshape(items, values)
+        in_field = (rows.column >= first) & (rows.column < first + values)
+        cell = data.item[rows.owner[in_field]] * np.int64(values) + (rows.column[in_field] - first)
+        return tally(cell, items * values).astype(np.float32).reshape(items, values)
 
 
 def _first(space: FeatureSpace, encoder: Encoder) -> int:

@@ -176,9 +176,11 @@ def _item_parts(tables: Parameters, problem: Problem, item: np.ndarray) -> ItemP
     every = problem.item_rows.take(item)
     rows = [_of_field(every, fields, number) for number in range(count)]
     lengths = (tables.features**2).sum(axis=1, keepdims=True)
-    vectors = [own.dot(tables.features) for own in rows]
-    biases = [own.dot(tables.feature_bias[:, None])[:, 0] for own in rows]
-    squares = [own._replace(value=own.value**2).dot(lengths)[:, 0] for own in rows]
+    vectors = [side_rows.dot(tables.features) for side_rows in rows]
+    biases = [side_rows.dot(tables.feature_bias[:, None])[:, 0] for side_rows in rows]
+    squares = [
+        side_rows._replace(value=side_rows.value**2).dot(lengths)[:, 0] for side_rows in rows
+    ]
     shape = (count, len(item))
     return ItemParts(
         tables.items[item],
@@ -191,8 +193,8 @@ def _item_parts(tables: Parameters, problem: Problem, item: np.ndarray) -> ItemP
 
 def _of_field(rows: Rows, fields: np.ndarray, number: int) -> Rows:
     """Return the rows with the values of one field only, in double precision."""
-    mine = fields[rows.column] == number if len(rows.column) else np.zeros(0, bool)
-    return rows._replace(value=np.where(mine, rows.value, 0.0).astype(np.float64))
+    in_field = fields[rows.column] == number if len(rows.column) else np.zeros(0, bool)
+    return rows._replace(value=np.where(in_field, rows.value, 0.0).astype(np.float64))
 
 
 def margins(weights: np.ndarray, parts: MarginParts) -> tuple[np.ndarray, np.ndarray]:
