@@ -18,7 +18,7 @@ from fmpair.checks import unknown_option, whole
 from fmpair.config.document import KeyPath
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import Node, line_of, one_line, shown
-from fmpair.config.option_schema import Options, about_models, fits, options_of, words
+from fmpair.config.option_schema import Options, fits, model_keys, options_of, words
 from fmpair.errors import FmpairError, OptionError
 from fmpair.features.field import field_from
 from fmpair.fitted.recipe import Requiring
@@ -79,7 +79,7 @@ def read_seeds(node: Node) -> tuple[int, ...]:
 
 def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     """Return the candidate of an entry, None if it has no kind."""
-    about = about_models().known
+    about = model_keys().known
     recipe = _recipe(node.at("kind"), code) if isinstance(node.value.get("kind"), str) else None
     known = Options({}, open=True) if recipe is None else options_of(recipe)
     every = Options({**known.known, **about}, open=known.open)

@@ -201,8 +201,8 @@ def _check_comparable(times: pl.Series, data: Events) -> None:
 # Refunds, and repeats of the event before within minutes.
 
 REFUNDS = ("drop", "keep")
-# Names of event types that take a choice back.
-TAKEN_BACK = (
+# Names of event types that are refunds.
+REFUND_TYPES = (
     *("refund", "refunded", "return", "returned", "returns", "chargeback", "cancel", "canceled"),
     *("cancelled", "cancellation", "remove_from_cart", "removefromcart", "removed_from_cart"),
 )
@@ -219,9 +219,9 @@ MINUTES = 30.0  # within which a repeat belongs to the event before, unless the 
 def without_refunds(
     events: pl.DataFrame, everything: pl.DataFrame, roles: Mapping[str, str], refunds: str
 ) -> pl.DataFrame:
-    """Return the events that take nothing back, and report the others; all with refunds='keep'.
+    """Return the events that are no refunds, and report the others; all with refunds='keep'.
 
-    everything: the same rows with all columns: an ignored quantity tells refunds too.
+    everything: the same rows with all columns, since ignored columns may identify refunds.
     """
     one_of("refunds", refunds, REFUNDS)
     if refunds == "keep":
@@ -245,13 +245,13 @@ def without_refunds(
 
 
 def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
-    """Boolean [events] by column: whether the column says that the event takes a choice back."""
+    """Boolean [events] by column: whether the column marks the event as a refund."""
     flags = {}
     types = events[roles["event_type"]] if "event_type" in roles else None
     if types is not None and isinstance(types.dtype, pl.String | pl.Categorical | pl.Enum):
         plain = types.cast(pl.String).str.strip_chars().str.to_lowercase()
         plain = plain.str.replace_all(r"[\s-]", "_")
-        flags[types.name] = plain.is_in(TAKEN_BACK).fill_null(False)
+        flags[types.name] = plain.is_in(REFUND_TYPES).fill_null(False)
     others = {column for role, column in roles.items() if role != "weight"}
     for values in events.select(pl.exclude(others)).iter_columns():
         name = CAMEL.sub("_", values.name).lower().replace(" ", "_").replace("-", "_")

@@ -114,7 +114,7 @@ def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.D
 def joined(
     attributes: pl.DataFrame, table: pl.DataFrame, key: str
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Return what the events tell of items with an item table, and the columns of both.
+    """Join item columns of the events with an item table; return also the columns both have.
 
     attributes: with the ids in `key`. Where both have a value of a column the table's counts.
     """

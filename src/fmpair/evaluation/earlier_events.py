@@ -1,6 +1,6 @@
-"""What was known of a user when an event came: the events before it, in the test and in training.
+"""Histories of test events: the user's earlier events, in the test part and in training.
 
-The protocols of sessions and of one cut in time ask every event with its own history.
+Under the protocols of sessions and of one cut in time, every test event has its own history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HISTORY_BYTES = 48  # an entry of a history, as numbers and as an id in a list
 
 
 class Memory(NamedTuple):
-    """Which events before a query a model is given.
+    """Which earlier events a model gets with a query.
 
     whole: those of the training too, for a model whose given history replaces what it knows of a
     user. last: the latest so many; within: at most so many microseconds before; per: only those
@@ -108,7 +108,7 @@ def in_session(events: Numbered) -> Rows:
 
 
 def before_each(events: Numbered, memory: Memory, rows: np.ndarray | None = None) -> Earlier:
-    """Return what each test event's user did strictly before it, as far as a model takes it in.
+    """Return the earlier events of each test event's user, limited to those the model uses.
 
     rows: the test events that need it; others have nothing. Items without training events are in
     no history.

@@ -170,7 +170,7 @@ class EventStore:
         return self._database.put_items(changes)
 
     def items(self, position: int, limit: int) -> list[ItemChange]:
-        """Return at most `limit` items changed after a change, each with all that was told."""
+        """Return at most `limit` items changed after a change, each with all its known columns."""
         return [
             ItemChange(item, json.loads(columns), change)
             for item, columns, change in self._database.items(position, limit)

@@ -36,7 +36,7 @@ DIED = "its process ended before it was done: killed, or out of memory"
 
 
 class Stopped(KeyboardInterrupt):
-    """A run was interrupted; the message tells how many cells are done."""
+    """A run was interrupted; the message says how many cells are done."""
 
 
 def run(experiment: Experiment, progress: Show = False, on: str | None = None) -> Results:

@@ -1,4 +1,4 @@
-"""What users did last: recent events as features, events taken in live, new events read in.
+"""Recent events of users: as features, taken in by a model in service, read from new data.
 
 Users and items are numbers, and times are microseconds since 1970.
 """

@@ -91,7 +91,7 @@ def best_under_rules(
 ) -> Best:
     """Return the n best items that rules allow, as item numbers; limits are not regarded.
 
-    queries: float32 [queries, factors], the vectors of those asked.
+    queries: float32 [queries, factors], the query vectors.
     """
     rules, hidden = question.rules, question.hidden
     allowed = model.packed if rules.offset is None else _kept(model, rules)
@@ -132,7 +132,7 @@ def _allowed(model: Any, constants: np.ndarray) -> Packed | _Few:
 def _kept(model: Any, rules: BoundRules) -> Packed | _Few:
     """Return the items that rules allow, computed once while model and catalogue are the same."""
     assert rules.catalogue is not None
-    kept: dict[str, Any] = rules.catalogue.kept(("searched", rules.key), dict)
+    kept: dict[str, Any] = rules.catalogue.cached(("searched", rules.key), dict)
     before = kept.get("before")
     if before is None or before[0] is not model.packed:
         allowed = _allowed(model, model.item_constants + rules.offset)

@@ -41,8 +41,8 @@ from fmpair.fitted.question import (
     name_of,
     query_frame,
 )
-from fmpair.fitted.recipe import can_go_on, plain
 from fmpair.fitted.recipe import name_of as recipe_name
+from fmpair.fitted.recipe import plain, require_updatable
 from fmpair.fitted.rules import Rules, rules_of
 from fmpair.fitted.top_items import (
     Best,
@@ -366,7 +366,7 @@ class FittedModel(ABC):
         unknown: events of unknown items are ignored and counted (ignore) or refused (error).
         """
         data = of_known_items(self.space, new_events(self.space, self.recipe, events), unknown)
-        return can_go_on(self.recipe).fold_in(self, data, epochs)
+        return require_updatable(self.recipe).fold_in(self, data, epochs)
 
     @known_options_only
     def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Self:
@@ -383,7 +383,7 @@ class FittedModel(ABC):
             options["replay"] = replay
         events = new_events(self.space, self.recipe, data)
         check_weights(self.space, events)
-        return can_go_on(self.recipe).update(self, events, epochs, **options)
+        return require_updatable(self.recipe).update(self, events, epochs, **options)
 
     def take_in(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> None:
         """Add a few events to a model in service; the arguments are those of `in_service`."""

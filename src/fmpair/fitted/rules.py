@@ -232,7 +232,7 @@ def _equals(option: str, column: str, value: str) -> Condition:
 
 def matching(catalogue: Catalogue, rule: Condition) -> np.ndarray:
     """Return whether a condition holds: bool [rows of the catalogue]; False for missing values."""
-    return catalogue.kept(rule, lambda: _matching(catalogue.table[rule.column], rule))
+    return catalogue.cached(rule, lambda: _matching(catalogue.table[rule.column], rule))
 
 
 def _matching(values: pl.Series, rule: Condition) -> np.ndarray:
@@ -342,7 +342,7 @@ class BoundRules(NamedTuple):
         if catalogue is None:
             rules.check(None)
             return cls(rules, None, items, None, shown, (), key)
-        offset, groups = catalogue.kept(key, lambda: _arrays(key, catalogue, items))
+        offset, groups = catalogue.cached(key, lambda: _arrays(key, catalogue, items))
         return cls(rules, catalogue, items, offset, shown, groups, key)
 
     def why_empty(self, chosen: np.ndarray | None) -> str:

@@ -173,7 +173,7 @@ class ModelContract:
         grown = _grown(model.update, more, epochs=2)
         if grown is not None:
             _require(77 in grown.item_ids, "update must add new items")
-            _require_goes_on(model, grown, more)
+            _require_valid_update(model, grown, more)
 
     def a_new_user_is_folded_in_or_refused(self) -> None:
         model = self.make().fit(self._tastes())
@@ -181,7 +181,7 @@ class ModelContract:
         before = _scores(model)
         grown = _grown(model.fold_in, few, epochs=2)
         if grown is not None:
-            _require_goes_on(model, grown, few)
+            _require_valid_update(model, grown, few)
             old = model.user_ids
             same = np.array_equal(_scores(grown, old), before)
             _require(same, "fold_in must not change the scores of other users")
@@ -225,7 +225,7 @@ def _grown(update: Callable[..., Any], events: pl.DataFrame, **options: Any) -> 
         return None
 
 
-def _require_goes_on(model: Any, grown: Any, events: pl.DataFrame) -> None:
+def _require_valid_update(model: Any, grown: Any, events: pl.DataFrame) -> None:
     """Check what holds after any further events."""
     for ids, more in ((model.user_ids, grown.user_ids), (model.item_ids, grown.item_ids)):
         _require(np.array_equal(more[: len(ids)], ids), "known ids must keep their numbers")

@@ -62,7 +62,7 @@ def context_leakage(
     names: Sequence[str],
     least: int = REPEATED_ITEMS,
 ) -> dict[str, ContextLeakage]:
-    """Return what each column tells about the item; columns with too few events are left out.
+    """Return how much each column reveals of the item; columns with too few events are left out.
 
     user, item: int [events], numbers of ids. least: how many items need two or more events.
     A column that follows from the user, such as a country, reveals nothing: the user is known.

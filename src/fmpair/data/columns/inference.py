@@ -140,7 +140,7 @@ def decide(
     """Decide what each column is: as the caller says, else by name, type and contents.
 
     given: columns by role. context, item_columns, leaks, display: as in `Dataset.from_frame`.
-    table: the columns of the item table, which tell of items in the events too. Requested context
+    table: the columns of the item table, which describe items in the events too. Requested context
     that certainly identifies the item is refused, except for `leaks`.
     """
     context = None if context is None else name_list(context)
@@ -305,7 +305,7 @@ def _by_contents(
 
 
 def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> Decision:
-    """Decide by what the column tells about the item; a price is the item's by its name."""
+    """Decide by how well the column and the item explain each other; prices belong to items."""
     ignored = named("ignore", [values.name])
     if leakage is None or leakage.degree in ("none", "suspect"):
         related = leakage is None or leakage.of_column > 0.2
