@@ -78,7 +78,7 @@ def test_another_loss_has_its_own_regularisation(shop):
 def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
     plan = plan_of(FMPair(), shop)
     setting = {**plan.space.start, "factors": 256}
-    fits = [plan.thinned(setting, rung) for rung in range(3)]
+    fits = [plan.options_on_rung(setting, rung) for rung in range(3)]
     assert [fit.get("epochs", 25) for fit in fits] == [6, 12, 25]
     assert [fit["factors"] for fit in fits] == [64, 256, 256]
 

@@ -102,7 +102,7 @@ def _migrated(
 ) -> Migrated:
     notes: Notes = [f"element <{tag}> is left out" for tag in file.unknown_tags()]
     values = _values(file, experiment, split, notes)
-    values["data"] = wraprec.moved(values["data"], file.path.parent, folder, notes)
+    values["data"] = wraprec.with_relative_paths(values["data"], file.path.parent, folder, notes)
     for protocol in values.get("protocols", {}).values():
         if "items" in protocol:
             protocol["items"] = wraprec.path_of(protocol["items"], file.path.parent, folder, notes)

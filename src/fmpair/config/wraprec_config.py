@@ -214,7 +214,9 @@ def data_of(file: WrapRec, readers: list[Attributes], static: bool, notes: Notes
     return data
 
 
-def moved(data: dict[str, Any], origin: Path, folder: Path, notes: Notes) -> dict[str, Any]:
+def with_relative_paths(
+    data: dict[str, Any], origin: Path, folder: Path, notes: Notes
+) -> dict[str, Any]:
     """Return the section with paths relative to the folder of the new file, not to the XML."""
     paths: dict[str, Any] = {}
     for name in ("path", "train", "test"):

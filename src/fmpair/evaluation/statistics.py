@@ -26,8 +26,8 @@ from fmpair.evaluation.clusters import (
     VarianceComponent,
     combined,
     freedom_of,
-    gathered,
-    paired,
+    sum_by_user,
+    sum_differences,
     t_quantile,
     t_two_sided,
     variance_between,
@@ -77,7 +77,7 @@ def bootstrap(
 
     Users are drawn with replacement.
     """
-    return bootstrap_interval(gathered(values, users), level, repeats, seed)
+    return bootstrap_interval(sum_by_user(values, users), level, repeats, seed)
 
 
 def randomisation_test(
@@ -92,22 +92,22 @@ def randomisation_test(
 
     Exact for up to 14 users that differ; else p = (1 + as extreme) / (1 + repeats).
     """
-    return randomisation_p(paired(a, b, users, items), repeats, seed)
+    return randomisation_p(sum_differences(a, b, users, items), repeats, seed)
 
 
 def t_test(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Two-sided p of the paired t-test over users."""
-    return t_test_p(paired(a, b, users, items))
+    return t_test_p(sum_differences(a, b, users, items))
 
 
 def wilcoxon(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Two-sided p of the signed-rank test over users; users that do not differ are dropped."""
-    return wilcoxon_p(paired(a, b, users, items))
+    return wilcoxon_p(sum_differences(a, b, users, items))
 
 
 def effect_size(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Cohen's d over users: their mean difference over its standard deviation."""
-    return cohens_d(paired(a, b, users, items))
+    return cohens_d(sum_differences(a, b, users, items))
 
 
 def detectable(
@@ -119,7 +119,7 @@ def detectable(
     items: Groups = None,
 ) -> float:
     """Smallest true difference that a test at this level would find with this power."""
-    return detectable_difference(paired(a, b, users, items), level, power)
+    return detectable_difference(sum_differences(a, b, users, items), level, power)
 
 
 def is_level(
@@ -131,7 +131,7 @@ def is_level(
     items: Groups = None,
 ) -> bool:
     """Whether two models differ by no more than the margin, by two one-sided t-tests."""
-    return is_equivalent(paired(a, b, users, items), margin, level)
+    return is_equivalent(sum_differences(a, b, users, items), margin, level)
 
 
 def holm(p_values: Values) -> np.ndarray:

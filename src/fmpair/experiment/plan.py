@@ -130,7 +130,7 @@ class Tunable(Protocol):
     def space(self) -> Space: ...
     @property
     def costs(self) -> tuple[float, ...]: ...
-    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+    def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
         """Return the options of a fit on a rung."""
         ...
 
@@ -149,7 +149,7 @@ class Ranges:
     def costs(self) -> tuple[float, ...]:
         return costs_of(self.epochs or 0)
 
-    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+    def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
         fewer = {}
         if rung < len(self.costs) - 1:
             fewer = {"epochs": epochs_of(self.epochs or 0, rung)}

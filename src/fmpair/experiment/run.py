@@ -61,7 +61,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
         plan.check(experiment, prepared)
         began = _begin(experiment, prepared, folder)
         total = plan.size(experiment, len(prepared.splits))
-        with executor(experiment, on) as execute, shown(progress, total) as display:
+        with executor(experiment, on) as execute, show_progress(progress, total) as display:
             for line in (reason, low_ratings(experiment, prepared.data)):
                 if line:
                     display.tell(line)
@@ -214,7 +214,7 @@ class Progress:
 
 
 @contextmanager
-def shown(show: Show, total: int) -> Iterator[Progress]:
+def show_progress(show: Show, total: int) -> Iterator[Progress]:
     """Yield the progress display; show: as `progress` of `run`."""
     if callable(show):
         yield Progress(total, show, show)

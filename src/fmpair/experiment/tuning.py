@@ -54,7 +54,7 @@ class Study:
         """Return the options of a setting, on a rung or in full."""
         last = len(self.tunable.costs) - 1
         setting = self.search.settings[number]
-        return self.tunable.thinned(setting, last if rung is None else rung)
+        return self.tunable.options_on_rung(setting, last if rung is None else rung)
 
     @property
     def chosen(self) -> dict[str, Any]:

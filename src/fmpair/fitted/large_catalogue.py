@@ -268,7 +268,7 @@ def load_index(path: str | Path, model: Any, checksum: str) -> ItemIndex:
         name = str(path).removesuffix(SUFFIX)
         raise ModelFileError(f"there is no index {str(path)!r}: run `fmpair index {name}`")
     header, arrays = file.contents(path, mapped=True)
-    with file.understood(path):
+    with file.model_file_errors(path):
         about = _checked(header)
         if about["model"] != checksum:
             raise ModelFileError("it is the index of another model: run `fmpair index` again")

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.errors import FmpairError, ModelFileError, UnknownError, unknown
-from fmpair.fitted.file import Saved, read, understood
+from fmpair.fitted.file import Saved, model_file_errors, read
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Requiring
 from fmpair.fitted.recipe import recipe as recipe_from
@@ -171,7 +171,7 @@ def load(path: str | Path, *, mapped: bool = False) -> Model:
     """
     saved = read(path, mapped)
     space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
-    with understood(path):
+    with model_file_errors(path):
         recipe = _recipe(saved)
         if saved.fitted == Ranker.__name__:
             return Ranker.from_arrays(space, arrays, recipe, kind)

@@ -96,7 +96,7 @@ def reproduce(
             say(f"{name}: {row['model']} failed: {row['error']}")
         if finished.cells["error"].is_null().all():
             made[name] = summary(finished)
-    return gathered(folder, made)
+    return read_summaries(folder, made)
 
 
 def _time_left(seconds: float, done: int, left: int) -> str:
@@ -121,7 +121,9 @@ def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
     return quick(experiment) if small else experiment
 
 
-def gathered(folder: str | Path, known: Mapping[str, Summary] | None = None) -> dict[str, Summary]:
+def read_summaries(
+    folder: str | Path, known: Mapping[str, Summary] | None = None
+) -> dict[str, Summary]:
     """Return summaries of all finished experiments in the folder, by experiment name.
 
     known: summaries that need not be read again.

@@ -33,7 +33,9 @@ class Grown(NamedTuple):
     recent: Recent | None
 
 
-def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Grown:
+def extend_arrays(
+    model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset
+) -> Grown:
     """Extend a model's arrays to the space; new ids start as in a fit from scratch.
 
     data: the new events, numbered by the space.

@@ -49,7 +49,7 @@ MIN_USERS = 30
 SURE = 2.0  # standard errors by which order and times must matter
 
 
-def undecided(options: Any) -> Any:
+def without_auto(options: Any) -> Any:
     """Return the options of `FMPair` with every 'auto' replaced by the plainest setting."""
     return replace(
         options,
@@ -60,13 +60,13 @@ def undecided(options: Any) -> Any:
     )
 
 
-def decided(options: Any, data: Dataset) -> FMPairOptions:
+def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     """Return the options with every 'auto' replaced by what trials on the data show.
 
     options: those of `FMPair`. All users are learned from in every trial: a sample of them would
     thin out what is known about which item follows which.
     """
-    chosen = undecided(options)
+    chosen = without_auto(options)
     ask = _Questions(options, data)
     if not (ask.history or ask.times or ask.order):
         return chosen

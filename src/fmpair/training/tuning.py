@@ -95,7 +95,7 @@ class Plan:
             changed[first] = {**(given or {}), group: value} if group else value
         return changed
 
-    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+    def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
         """Return the options of a fit on a rung: the lower ones have fewer epochs and factors."""
         options = self.options(setting)
         if rung == len(self.costs) - 1:
@@ -298,7 +298,7 @@ def _fitted(
     left: seconds after which a fit is given up, but not the first one; then the result is None.
     """
     began, working = time.perf_counter(), CLOCK.now()
-    options = plan.thinned(setting, job.rung)
+    options = plan.options_on_rung(setting, job.rung)
     values, error = None, None
     try:
         recipe = replace(plan.recipe, **options, seed=plan.recipe.seed + job.repeat)

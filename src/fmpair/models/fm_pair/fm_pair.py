@@ -23,7 +23,7 @@ from fmpair.training.epochs import Epoch, Validation, best_epoch, validation_par
 from fmpair.training.options import FMPairOptions
 from fmpair.training.regularisation import GROUPS
 from fmpair.training.trainable import Continuation, UpdatableRecipe
-from fmpair.training.trials import decided, undecided
+from fmpair.training.trials import resolve_auto, without_auto
 
 LOG = logging.getLogger("fmpair")
 PAPER = {
@@ -72,7 +72,7 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         if not (isinstance(self.times, bool) or self.times == AUTO):
             raise OptionError(f"{named('times')} must be true, false or auto, not {self.times!r}")
         if self.levels is not None:
-            check_levels(undecided(replace(self, levels=None)), self.levels)
+            check_levels(without_auto(replace(self, levels=None)), self.levels)
 
     def _orders(self) -> tuple[int | str, ...]:
         return (2, 3, AUTO)
@@ -96,8 +96,8 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         events = as_dataset(data)
         if self.levels is not None:
-            return loop.train(self, undecided(self), events, self._begin(events))
-        return loop.train(self, decided(self, events), events)
+            return loop.train(self, without_auto(self), events, self._begin(events))
+        return loop.train(self, resolve_auto(self, events), events)
 
     tune = tuning.tune
 
