@@ -63,24 +63,24 @@ def without_auto(options: Any) -> Any:
 def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     """Return the options with every 'auto' replaced by what trials on the data show.
 
-    options: those of `FMPair`. All users are learned from in every trial: a sample of them would
-    thin out what is known about which item follows which.
+    options: those of `FMPair`. Every trial uses all users: a sample would say too little
+    about which item follows which.
     """
     chosen = without_auto(options)
-    ask = _Questions(options, data)
-    if not (ask.history or ask.times or ask.order):
+    auto = _AutoOptions(options, data)
+    if not (auto.history or auto.times or auto.order):
         return chosen
-    trial = _Trial.on(data, chosen, triples=ask.order)
+    trial = _Trial.on(data, chosen, triples=auto.order)
     if trial is None:
         return chosen
     try:
         best = _Choice(chosen, trial.values(chosen))
-        if ask.history:
+        if auto.history:
             best = _with_history(best, trial)
-        if ask.times:
-            best = _with_times(best, trial, ask.since)
-        return _with_triples(best, trial).options if ask.order else best.options
-    except TrainingError:  # the fit itself will say so
+        if auto.times:
+            best = _with_times(best, trial, auto.since)
+        return _with_triples(best, trial).options if auto.order else best.options
+    except TrainingError:  # the fit itself raises it
         return chosen
 
 
@@ -97,8 +97,8 @@ class _Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Questions:
-    """What is left to the data, and what the data can tell."""
+class _AutoOptions:
+    """Which 'auto' options trials decide, given what the data have."""
 
     options: Any
     data: Dataset
@@ -138,7 +138,7 @@ class _Questions:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Events to learn from, what to judge by, and the options that make a fit small."""
+    """Training events, the validation, and the options that make a fit small."""
 
     train: Dataset
     judge: Validation | Visits
@@ -179,12 +179,12 @@ class _Trial:
         source[np.argsort(user, kind="stable")] = np.lexsort((chance, user))
         times = self.train.columns[TIME].gather(source)
         mixed = replace(self.train, columns=self.train.columns.with_columns(times))
-        judge = self.judge.mixed() if isinstance(self.judge, Visits) else self.judge
+        judge = self.judge.shuffled() if isinstance(self.judge, Visits) else self.judge
         return _Choice(options, replace(self, judge=judge).values(options, mixed))
 
 
 def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
-    """Return the events to learn from and what to judge by.
+    """Return the training events and the validation.
 
     The latest event of each user is held out, a tenth of all if there are no times. Users who come
     once are new to every model: a tenth of them is held out, to be known by their history alone.
@@ -292,7 +292,7 @@ class Visits:
         values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
         return values
 
-    def mixed(self) -> Visits:
+    def shuffled(self) -> Visits:
         """Return the visits with the items before in random order."""
         rng = np.random.default_rng(0)
         return replace(self, before=[list(rng.permutation(items)) for items in self.before])
