@@ -66,7 +66,7 @@ def memory_of(model: Any) -> Memory | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered:
+class NumberedEvents:
     """Training and test events under one numbering; -1 for test items without training events."""
 
     train: Dataset
@@ -77,7 +77,7 @@ class Numbered:
     item: np.ndarray
 
     @property
-    def learned(self) -> np.ndarray:
+    def known(self) -> np.ndarray:
         """bool [test]: whether the item has training events."""
         return (self.item >= 0) & np.isin(self.item, self.train.item)
 
@@ -89,7 +89,7 @@ class Earlier(NamedTuple):
     days: np.ndarray
 
 
-def in_session(events: Numbered) -> Rows:
+def in_session(events: NumberedEvents) -> Rows:
     """Return per test event the items of its user's earlier test events, oldest first.
 
     Events of items without training events have no history and are in none. Rows of one time keep
@@ -102,22 +102,22 @@ def in_session(events: Numbered) -> Rows:
             f"{named('history', 'test')} is for sessions that only the test has; split by "
             "by_session"
         )
-    known = events.learned
+    known = events.known
     owner = np.where(known, events.user, -1)
     return _before(owner, events.item, moments_by_user(events.test), known, strict=False).items
 
 
-def before_each(events: Numbered, memory: Memory, rows: np.ndarray | None = None) -> Earlier:
+def before_each(events: NumberedEvents, memory: Memory, rows: np.ndarray | None = None) -> Earlier:
     """Return the earlier events of each test event's user, limited to those the model uses.
 
-    rows: the test events that need it; others have nothing. Items without training events are in
+    rows: the test events that need a history, None for all. Items without training events are in
     no history.
     """
     train, test = events.train, events.test
     moment = _moments(train, test)
     user = np.concatenate([events.train_user, events.user])
     item = np.concatenate([train.item, events.item]).astype(np.int32)
-    in_history = np.concatenate([np.full(len(train), memory.whole), events.learned])
+    in_history = np.concatenate([np.full(len(train), memory.whole), events.known])
     wanted = np.zeros(len(user), bool)
     wanted[len(train) :] = True if rows is None else np.isin(np.arange(len(test)), rows)
     owner = user
@@ -143,9 +143,10 @@ def _before(
     wanted: np.ndarray | None = None,
     memory: Memory = ALL,
 ) -> Earlier:
-    """Return the items that each owner's events had before: those of the events of `in_history`.
+    """Return the items of each event's owner before it.
 
-    strict: events of one time do not precede each other. wanted: bool, the events that need it.
+    in_history: bool, the events that histories may have. strict: events of one time do not precede
+    each other. wanted: bool, the events that need a history.
     """
     count = len(owner)
     order = np.lexsort((moment, owner))
@@ -162,9 +163,8 @@ def _before(
     days[order[some]] = (moment[some] - moment[until[some] - 1]) / DAY
     if memory.within is not None:
         first = _since(np.cumsum(opens), moment, memory.within)
-    count_before = np.concatenate(
-        [[0], np.cumsum(in_history[order])]
-    )  # events of `told` before each place
+    # Events that histories may have, before each position.
+    count_before = np.concatenate([[0], np.cumsum(in_history[order])])
     begin, end = count_before[first], count_before[until]
     if memory.last is not None:
         begin = np.maximum(begin, end - memory.last)
@@ -180,7 +180,7 @@ def _before(
 
 
 def _since(owner: np.ndarray, moment: np.ndarray, within: int) -> np.ndarray:
-    """Return the first place of the owner at most so long before; both ascending, int64 [n]."""
+    """Return the owner's first position at most `within` earlier: int64 [n]; both ascending."""
     times, rank = np.unique(moment, return_inverse=True)
     oldest = np.searchsorted(times, moment - within)
     return np.searchsorted(owner * len(times) + rank, owner * len(times) + oldest)
