@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fmpair import Dataset, evaluate, read
-from fmpair.data.formats.citeulike import read_citeulike
+from fmpair.data.formats.research_sets import read_citeulike
 from fmpair.models import catalog
 
 METRICS = ("recall@20", "recall@100", "ndcg@20")

@@ -25,7 +25,7 @@ COUNTS = (0, 1, 2, 4, 6, 8)
 EPOCHS = 6
 LIST_COUNTS = (0, 4, 12)
 LIST_EPOCHS = 2  # of lists: the first may compile
-LEAST_R2 = 0.98
+MIN_R2 = 0.98
 
 
 def run(bench: Bench) -> Answer:
@@ -42,7 +42,7 @@ def run(bench: Bench) -> Answer:
         x = [next(iter(case.values())) for case in cases]
         rows, r2 = _table(name, x, [median(values) for values in seconds])
         tables[f"cost of {name}"] = rows
-        checks.append(Check(f"time is linear in {name}: R2", r2, LEAST_R2))
+        checks.append(Check(f"time is linear in {name}: R2", r2, MIN_R2))
         if name == "contexts":
             cost = ratio(seconds[1], seconds[0])
             checks.append(Check("one context field: x ids only", cost, 1.4, at_most=True))

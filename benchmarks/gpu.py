@@ -25,12 +25,12 @@ import torch
 from fmpair import Dataset, FMPair
 from fmpair.data import public_sets
 from fmpair.data.splits import holdout, leave_last_out
-from fmpair.device import CUDA, TORCH, cards, obstacle
+from fmpair.device import CUDA, TORCH, gpu_problem, usable_gpus
 from fmpair.engine.torch import softmax
 from fmpair.evaluation import evaluate
 
-DEVICE = TORCH if obstacle() else CUDA
-WHERE = torch.device("cpu" if obstacle() else CUDA)
+DEVICE = TORCH if gpu_problem() else CUDA
+WHERE = torch.device("cpu" if gpu_problem() else CUDA)
 
 # Settings were chosen on events held out of the training part, see docs/LOG.md.
 SEEDS = (0, 1, 2)
@@ -88,9 +88,8 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def machine() -> None:
-    print(
-        f"Python {platform.python_version()}, PyTorch {torch.__version__}, {obstacle() or cards()}"
-    )
+    gpu = gpu_problem() or usable_gpus()
+    print(f"Python {platform.python_version()}, PyTorch {torch.__version__}, {gpu}")
 
 
 def kernels() -> None:

@@ -29,7 +29,7 @@ import torch
 from fmpair import Dataset, FMPair
 from fmpair.arrays import Rows, empty_rows, group_rows
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.device import CUDA, TORCH, obstacle
+from fmpair.device import CUDA, TORCH, gpu_problem
 from fmpair.engine.contract import Parameters
 from fmpair.engine.torch import cuda
 from fmpair.features import FeatureSpace
@@ -37,8 +37,8 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.ranking.top import ranks
 from fmpair.training import device_parts, fit_parts
 
-DEVICE = TORCH if obstacle() else CUDA
-WHERE = torch.device("cpu" if obstacle() else CUDA)
+DEVICE = TORCH if gpu_problem() else CUDA
+WHERE = torch.device("cpu" if gpu_problem() else CUDA)
 EVENTS = int(os.environ.get("FMPAIR_EVENTS", 1_000_000_000))
 USERS, ITEMS = max(EVENTS // 500, 50), max(EVENTS // 1000, 200)
 EPOCHS = int(os.environ.get("FMPAIR_EPOCHS", 2))
@@ -191,7 +191,7 @@ def _ndcg(model: Any, columns: dict[str, torch.Tensor]) -> float:
     user = model.space.users.numbers(frame["user"])
     known = np.flatnonzero((target >= 0) & (user >= 0))
     queries = model.query_vectors(frame.select("user", "hour", "place")[known])
-    device = "cpu" if obstacle() else CUDA
+    device = "cpu" if gpu_problem() else CUDA
     hidden = model.seen.take(user[known])
     above, level = ranks(queries, model.item_matrix, hidden, target[known], None, device)
     place = 1 + above + level / 2

@@ -20,7 +20,7 @@ from fmpair.config.read import read
 from fmpair.experiment.results import Results
 from fmpair.experiment.run import run
 from fmpair.files import write_atomically
-from fmpair.report.style import PALETTE, drawn
+from fmpair.report.figures import PALETTE, draw_figure
 from fmpair.report.table import metric_title
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +50,7 @@ def main() -> None:
     lines = lines_of(points(results))
     text = "\n".join([*table(results), "", *at_equal_levels(lines)])
     print(text)
-    figure = drawn("popularity", "", "", lambda canvas: draw(canvas, lines), SIZE[1])
+    figure = draw_figure("popularity", "", "", lambda canvas: draw(canvas, lines), SIZE[1])
     (folder / "popularity.png").write_bytes(figure.png)
     if "--write" in sys.argv:
         page, begin, end = DOCS / "popularity.md", "<!-- results -->", "<!-- /results -->"

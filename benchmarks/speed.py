@@ -21,14 +21,14 @@ SETS: tuple[tuple[str, Callable[[Path], str], tuple[int, ...], int, float], ...]
     ("ML-100K", lambda folder: data.movielens(folder, "ml-100k"), (10, 64), SMALL_EPOCHS, 3.0),
     ("Zipf 2M", data.zipf, (32,), EPOCHS, 3.0),
 )
-LEAST = {"cornac": 2.5, "buffalo": 2.5}
+MIN_GAINS = {"cornac": 2.5, "buffalo": 2.5}
 
 
 def run(bench: Bench) -> Answer:
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     for name, folder, sizes, epochs, to_implicit in SETS:
-        least = {"implicit": to_implicit, **LEAST}
+        least = {"implicit": to_implicit, **MIN_GAINS}
         for factors in sizes:
             rates = _rates(bench, folder(bench.folder), factors, epochs)
             rows += [_row(name, factors, threads, rates, bench) for threads in THREADS]

@@ -13,7 +13,7 @@ import polars as pl
 
 from fmpair import Dataset, Protocol, read
 from fmpair.data import by_time, holdout, leave_last_out, public_sets, time_windows
-from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.formats.source import locate
 from fmpair.evaluation import preset
 

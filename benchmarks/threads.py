@@ -51,7 +51,7 @@ CASES = (
         whole=False,
     ),
 )
-LEAST_OF_TWO = 1.7
+MIN_OF_TWO = 1.7
 
 
 def run(bench: Bench) -> Answer:
@@ -96,7 +96,7 @@ def _checks(case: Case, rates: Mapping[Any, list[float]], counts: list[int]) -> 
     def gain(threads: int) -> float:
         return ratio(rates["fmpair", threads], rates["fmpair", 1])
 
-    checks = [Check(f"{case.name}: two threads x one", gain(2), LEAST_OF_TWO)]
+    checks = [Check(f"{case.name}: two threads x one", gain(2), MIN_OF_TWO)]
     if MANY in counts:
         checks.append(Check(f"{case.name}: {MANY} threads x one", gain(MANY), case.of_many))
         theirs = rates.get((PEER, MANY))

@@ -11,9 +11,9 @@ from fmpair.testing import two_tastes
 
 @pytest.fixture(autouse=True)
 def fresh():
-    device.obstacle.cache_clear()
+    device.gpu_problem.cache_clear()
     yield
-    device.obstacle.cache_clear()
+    device.gpu_problem.cache_clear()
 
 
 def machine(monkeypatch, error=None, cuda="13.0", installed=True):
@@ -58,8 +58,8 @@ def test_what_keeps_a_gpu_from_use_is_said_in_one_line(monkeypatch, there, said)
     with pytest.raises(OptionError, match=f"device='cuda' cannot be used: {said}") as error:
         FMPair(device="cuda", history=0).fit(two_tastes())
     assert "\n" not in str(error.value)
-    assert device.cards() == []
-    assert device.settled("auto") == "cpu"
+    assert device.usable_gpus() == []
+    assert device.resolve_device("auto") == "cpu"
 
 
 def test_without_the_extra_pytorch_on_the_cpu_is_refused_too(monkeypatch):
@@ -72,8 +72,8 @@ def test_without_the_extra_pytorch_on_the_cpu_is_refused_too(monkeypatch):
 
 def test_a_gpu_that_can_be_used_is_named_and_taken(monkeypatch):
     machine(monkeypatch)
-    assert device.cards() == ["NVIDIA H200, 100 of 139 GB free"]
-    assert device.settled("auto") == device.settled("cuda") == "cuda"
+    assert device.usable_gpus() == ["NVIDIA H200, 100 of 139 GB free"]
+    assert device.resolve_device("auto") == device.resolve_device("cuda") == "cuda"
 
 
 def test_a_device_that_is_none_is_refused_with_those_there_are():

@@ -41,9 +41,9 @@ def _data() -> list[str]:
         "One of these is the source of the events:",
         _table(option_schema.sources()),
         "### data.generate",
-        _table(option_schema.generating().known),
+        _table(option_schema.generator_options().known),
         "### Column roles and reader options",
-        _table(option_schema.reading(None).known),
+        _table(option_schema.reader_options(None).known),
     ]
 
 
@@ -58,14 +58,14 @@ def _steps(known: Mapping[str, Options]) -> list[str]:
 def _models() -> list[str]:
     return [
         "A name, or a mapping of `kind`, options of the [model](model_list.md), and:",
-        _table(option_schema.about_models().known),
+        _table(option_schema.model_keys().known),
         "An option may be `{grid: [...]}`, which makes a model of each value, or `{search: ...}`, "
         "which is tuned on the validation set.",
     ]
 
 
 def _protocols() -> list[str]:
-    known = option_schema.judging().known
+    known = option_schema.protocol_options().known
     return [f"By name: {_names(PRESETS)}. See [protocols](protocols.md).", _table(known)]
 
 

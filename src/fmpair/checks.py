@@ -1,12 +1,21 @@
-"""Checks of arguments: each raises an OptionError that says what is allowed."""
+"""Checks of arguments; error texts for unknown options and attributes, with hints.
+
+A hint translates names of other libraries, such as `n_factors`, to ours.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
 from fmpair.errors import OptionError, listing, named, nearest
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def whole(name: str, value: Any, least: int) -> None:
@@ -56,3 +65,92 @@ def threads(value: Any) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or hasattr(value, "__float__")
+
+
+# Unknown options and attributes.
+
+
+def _by_foreign_name(names: dict[str, str]) -> dict[str, str]:
+    return {foreign: ours for ours, text in names.items() for foreign in text.split()}
+
+
+# Names of other libraries, by ours.
+FOREIGN_OPTIONS = _by_foreign_name(
+    {
+        "factors": "n_factors num_factors no_components n_components embedding_dim embedding_size "
+        "latent_dim dim",
+        "epochs": "n_epochs num_epochs max_iter n_iter iterations",
+        "learning_rate": "lr",
+        "regularization": "reg lambda_ weight_decay regularisation",
+        "seed": "random_state random_seed",
+        "threads": "n_jobs num_threads num_workers",
+        "n_negatives": "num_negatives neg_samples",
+        "n": "k top_k topk top n_items num_items n_recommendations",
+        "users": "user user_id user_ids",
+        "candidates": "items item_ids",
+        "exclude": "filter_items",
+        "exclude_seen": "filter_already_liked_items remove_seen",
+        "history": "session",
+        "user": "user_col user_column",
+        "item": "item_col item_column",
+        "timestamp": "time",
+        "separator": "sep delimiter",
+        "patience": "early_stopping",
+        "progress": "verbose",
+    }
+)
+FOREIGN_METHODS = _by_foreign_name(
+    {
+        "score": "predict",
+        "recommend": "recommend_items",
+        "similar_items": "similar",
+        "update": "partial_fit fit_partial",
+        "item_vectors": "item_factors item_embeddings",
+        "user_vectors": "user_factors user_embeddings",
+        "save": "to_file",
+    }
+)
+
+
+def unknown_option(name: str, known: Collection[str], what: str = "option") -> str:
+    """Return the error text for an unknown option."""
+    foreign = FOREIGN_OPTIONS.get(name)
+    guess = foreign if foreign in known else nearest(name, known)
+    hint = f" Did you mean '{named(guess)}'?" if guess else ""
+    names = listing(named(str(option)) for option in known) or "none"
+    return f"unknown {what} '{named(name)}'.{hint} Known: {names}"
+
+
+def known_options_only(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function so that an unknown keyword raises an OptionError with a hint."""
+    known = [name for name in signature(function).parameters if name not in ("self", "cls")]
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        for name in options:
+            if name not in known:
+                raise OptionError(_model_option(name, args) or unknown_option(name, known))
+        return function(*args, **options)
+
+    return call
+
+
+def _model_option(name: str, args: tuple[Any, ...]) -> str | None:
+    """Return the error text for an option of the model that was passed to one of its methods."""
+    kind = type(args[0]) if args else None
+    if kind is None or not is_dataclass(kind):
+        return None
+    options = [field.name for field in fields(kind) if field.init]
+    right = name if name in options else FOREIGN_OPTIONS.get(name)
+    if right not in options:
+        return None
+    return f"{name} is an option of the model: {kind.__name__}({right}=...)"
+
+
+def no_attribute(owner: object, name: str) -> AttributeError:
+    """Return the error for a missing attribute."""
+    known = [attribute for attribute in dir(owner) if not attribute.startswith("_")]
+    guess = FOREIGN_METHODS.get(name)
+    guess = guess if guess in known else nearest(name, known)
+    hint = f". Did you mean {guess!r}?" if guess and not name.startswith("_") else ""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}")

@@ -20,16 +20,16 @@ MANY = 64  # queries that are worth sending to a device
 EXTRA = "PyTorch is not installed: pip install 'fmpair[gpu]'"
 
 
-def settled(device: str) -> str:
+def resolve_device(device: str) -> str:
     """Return cpu, torch or cuda: the device itself or, for auto, a GPU if one can be used."""
     if device == CPU:
         return CPU
     if device == AUTO:
-        why = obstacle()
+        why = gpu_problem()
         if why:
             LOG.info("device: cpu, because %s", why)
         return CPU if why else CUDA
-    why = obstacle() if device == CUDA else None if find_spec("torch") else EXTRA
+    why = gpu_problem() if device == CUDA else None if find_spec("torch") else EXTRA
     if why:
         raise OptionError(f"{named('device', device)} cannot be used: {why}")
     return device
@@ -37,10 +37,10 @@ def settled(device: str) -> str:
 
 def layout_on(device: str) -> AbstractContextManager[None]:
     """Count and sort long columns of events on the device of training inside the block."""
-    place = settled(device)
-    if place == CPU or columns_device() is not None:
+    resolved = resolve_device(device)
+    if resolved == CPU or columns_device() is not None:
         return nullcontext()
-    return import_module("fmpair.device_columns").layout_on(CPU if place == TORCH else place)
+    return import_module("fmpair.device_columns").layout_on(CPU if resolved == TORCH else resolved)
 
 
 def ranking_device(recipe: Any, queries: int) -> str | None:
@@ -53,11 +53,11 @@ def ranking_device(recipe: Any, queries: int) -> str | None:
         return None
     if device == TORCH:
         return CPU if find_spec("torch") else None
-    return CUDA if obstacle() is None else None
+    return CUDA if gpu_problem() is None else None
 
 
 @cache
-def obstacle() -> str | None:
+def gpu_problem() -> str | None:
     """Return why no GPU can be used here, or None."""
     if find_spec("torch") is None:
         return EXTRA
@@ -87,9 +87,9 @@ def _shortened(torch: Any, error: str) -> str:
     return f"PyTorch cannot use the GPU: {lines[0]}"
 
 
-def cards() -> list[str]:
+def usable_gpus() -> list[str]:
     """Return the usable GPUs, each with its name and memory."""
-    if obstacle():
+    if gpu_problem():
         return []
     cuda, gpus = import_module("torch").cuda, []
     for number in range(cuda.device_count()):

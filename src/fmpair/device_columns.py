@@ -153,5 +153,5 @@ def kept(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _key(column: np.ndarray) -> tuple[Any, ...]:
-    """Return what tells a column in memory from any other."""
+    """Return what identifies a column in memory."""
     return column.__array_interface__["data"][0], column.shape, column.strides, column.dtype

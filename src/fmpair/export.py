@@ -28,7 +28,7 @@ __all__ = ["FORMATS", "export"]
 
 ONNX = Requirement("onnx", "onnx", "onnx")
 OPSET, IR_VERSION = 17, 8  # of 2022, for older runtimes
-MOST_BYTES = (1 << 31) - 1  # of a message of protocol buffers
+MAX_BYTES = (1 << 31) - 1  # of a message of protocol buffers
 USEARCH = Requirement("usearch", "usearch", "usearch")
 NEIGHBOURS, EXPANSION = 32, 256  # twice USearch's defaults: the file is written once, read often
 
@@ -84,7 +84,7 @@ def write_onnx(model: Recommender, path: str | Path) -> None:
     made = onnx.helper.make_model(
         graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="fmpair"
     )
-    if made.ByteSize() > MOST_BYTES:
+    if made.ByteSize() > MAX_BYTES:
         raise OptionError(
             f"{len(model.item_ids):,} items exceed the 2 GB limit of an ONNX file: export to "
             "usearch or npz"

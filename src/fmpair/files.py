@@ -18,7 +18,7 @@ from fmpair.errors import DataError
 SYSTEM_ERROR = re.compile(r"([^:]+) \(os error \d+\)")
 PART = re.compile(r"\.(.+)\.[0-9a-f]{4,8}\.part", re.DOTALL)
 LONGEST_STEM = 200  # bytes; file systems allow names of 255, and parts have longer ones
-MOST_LINKS = 40  # as many as Linux follows
+MAX_LINKS = 40  # as many as Linux follows
 OTHER_KINDS = (
     (stat.S_ISDIR, "a folder; give the name of a file in it"),
     (stat.S_ISFIFO, "a pipe; give the name of a file"),
@@ -136,7 +136,7 @@ def _check_name(path: str | Path) -> None:
 
 def _followed(target: Path) -> Path:
     """Return the end of the symbolic links that begin at a path."""
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS):
         if not target.is_symlink():
             return target
         if os.path.realpath(target.parent).startswith("/proc/"):  # such as /dev/stdout

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from fmpair.config.json_schema import json_schema
-from fmpair.report import style
+from fmpair.report import figures
 from fmpair.testing import purchase_log
 
 
@@ -124,7 +124,7 @@ def test_validate_says_that_it_does_not_look_into_code_from_outside(fmpair, expe
 
 def test_validate_says_what_is_missing_to_run(fmpair, experiment, monkeypatch):
     assert "figures" not in fmpair("validate", experiment).out
-    monkeypatch.setattr(style, "available", lambda: False)
+    monkeypatch.setattr(figures, "available", lambda: False)
     result = fmpair("validate", experiment)
     assert result.code == 0
     assert "figures    none without matplotlib: pip install 'fmpair[report]'" in result.out

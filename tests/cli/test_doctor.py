@@ -23,7 +23,7 @@ def test_what_is_broken_is_named_and_the_exit_code_is_1(fmpair, monkeypatch, tmp
 
 def test_a_machine_without_a_gpu_is_not_said_to_have_one(fmpair, monkeypatch):
     built = "PyTorch 9.9+cpu is built without CUDA"
-    monkeypatch.setattr("fmpair.device.obstacle", lambda: built)
+    monkeypatch.setattr("fmpair.device.gpu_problem", lambda: built)
     monkeypatch.setattr(setup_commands, "CHECKS", {"GPU": setup_commands.CHECKS["GPU"]})
     result = fmpair("doctor")
     assert result.code == 0

@@ -88,14 +88,14 @@ def test_what_stands_in_an_experiment_file_is_named_as_the_file_has_it(
 
 
 def test_a_folder_that_is_taken_is_told_with_the_flag(fmpair, tmp_path, monkeypatch):
-    from fmpair.experiment.folder import opened
+    from fmpair.experiment.folder import open_folder
 
     saved(
         tmp_path,
         "a.yaml",
         "data: {generate: {users: 20, items: 15, events: 300}}\nmodels: [random]\n",
     )
-    with opened(tmp_path / "run"):
+    with open_folder(tmp_path / "run"):
         done = fmpair("run", tmp_path / "a.yaml", "-f", tmp_path / "run")
     assert done.code == 1 and "choose another --folder" in done.err
 

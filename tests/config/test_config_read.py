@@ -168,7 +168,7 @@ def test_all_mistakes_are_reported_together_each_with_its_line(file):
     from fmpair.models import FMPair
     from fmpair.models.catalog import MODELS
 
-    own = {**option_schema.options_of(FMPair).known, **option_schema.about_models().known}
+    own = {**option_schema.options_of(FMPair).known, **option_schema.model_keys().known}
     known = {"filters": option_schema.filters(), "models": MODELS, "options": own,
              "presets": PRESETS, "metrics": NAMES}  # fmt: skip
     expected = EXPECTED.format(**{name: listing(names) for name, names in known.items()})

@@ -110,7 +110,10 @@ def test_what_the_reader_refuses_does_not_fit(more):
 def test_every_key_that_the_reader_accepts_is_in_the_schema():
     top = SCHEMA["properties"]
     assert set(top) == set(option_schema.TEXTS)
-    assert keys_of(top["data"]) == {*option_schema.sources(), *option_schema.reading(None).known}
+    assert keys_of(top["data"]) == {
+        *option_schema.sources(),
+        *option_schema.reader_options(None).known,
+    }
     for name, section in option_schema.SECTIONS.items():
         assert keys_of(top[name]) == set(option_schema.options_of(section).known)
     models = {
@@ -119,7 +122,7 @@ def test_every_key_that_the_reader_accepts_is_in_the_schema():
         if "properties" in form
     }
     for kind, options in option_schema.recipes().items():
-        assert models[kind] == {*options.known, *option_schema.about_models().known}
+        assert models[kind] == {*options.known, *option_schema.model_keys().known}
     for section, known in (("split", option_schema.splits()), ("filter", option_schema.filters())):
         steps = top[section].get("items", top[section])
         for name, options in known.items():

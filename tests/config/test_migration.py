@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.config.document import parse_yaml
-from fmpair.config.migration import LONGEST, file_name, migrate
+from fmpair.config.migration import LONGEST, file_name, migrate, model_of
 from fmpair.config.read import read
-from fmpair.config.wraprec_models import model_of
 from fmpair.errors import DataError, FmpairError, UnknownError
 from fmpair.experiment.prepared import prepare
 from fmpair.experiment.run import run

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fmpair.data.formats.json_lines import MOST_DEPTH
+from fmpair.data.formats.json_lines import MAX_DEPTH
 from fmpair.data.read import read, read_frame
 from fmpair.errors import DataError
 
@@ -24,8 +24,8 @@ def nested(depth):
 
 
 def test_lists_in_each_other_are_refused_past_a_depth(file):
-    assert read_frame(file(nested(MOST_DEPTH - 1))).columns == ["user", "item", "tags"]
-    for depth in (MOST_DEPTH, 900, 100_000):
+    assert read_frame(file(nested(MAX_DEPTH - 1))).columns == ["user", "item", "tags"]
+    for depth in (MAX_DEPTH, 900, 100_000):
         with pytest.raises(DataError, match=r"a\.jsonl is nested more than 32 deep"):
             read_frame(file(nested(depth)))
 

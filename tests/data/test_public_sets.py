@@ -10,7 +10,7 @@ import pytest
 from fmpair.data import public_sets
 from fmpair.data.describe import figures
 from fmpair.data.filters import core
-from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.public_sets import SETS, File, PublicSet
 from fmpair.errors import DataError, OptionError, UnknownError
 

@@ -8,7 +8,7 @@ import zipfile
 import polars as pl
 import pytest
 
-from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.read import read, read_contents, read_frame
 from fmpair.errors import DataError, OptionError
 

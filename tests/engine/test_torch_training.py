@@ -350,7 +350,7 @@ def test_less_memory_makes_smaller_chunks(monkeypatch, caplog):
         with caplog.at_level(logging.INFO, "fmpair"):
             begun = begin(problem, parameters_of(problem), settings_of(**EXACT))
         sizes.append(begun.rows_at_once)
-    assert sizes[0] > sizes[1] >= cuda.LEAST_ROWS
+    assert sizes[0] > sizes[1] >= cuda.MIN_ROWS
     assert "rows of scores at once" in caplog.text
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair, Popularity
-from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.parts import split_of
 from fmpair.data.public_sets import load_parts
 from fmpair.data.splits import by_time, holdout, leave_last_out

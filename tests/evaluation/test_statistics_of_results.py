@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.errors import DataError
-from fmpair.evaluation.clusters import gathered, incomplete_beta, t_quantile, t_two_sided
+from fmpair.evaluation.clusters import incomplete_beta, sum_by_user, t_quantile, t_two_sided
 from fmpair.evaluation.statistics import (
     bootstrap,
     detectable,
@@ -212,7 +212,7 @@ def test_values_that_cannot_be_paired_are_refused():
 def test_with_one_value_for_each_user_it_is_welchs_t():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.3, 1, 40), rng.normal(0, 3, 25)
-    found = unpaired(gathered(a), gathered(b))
+    found = unpaired(sum_by_user(a), sum_by_user(b))
     expected = stats.ttest_ind(a, b, equal_var=False)
     interval = expected.confidence_interval()
     assert found.mean == pytest.approx(a.mean() - b.mean())
@@ -222,11 +222,11 @@ def test_with_one_value_for_each_user_it_is_welchs_t():
 
 def test_values_of_one_user_are_no_independent_evidence():
     values, users = np.repeat([0.0, 1.0, 1.0, 0.0], 50), np.repeat(np.arange(4), 50)
-    alone, together = gathered(values), gathered(values, users)
+    alone, together = sum_by_user(values), sum_by_user(values, users)
     assert unpaired(together, together).high > 5 * unpaired(alone, alone).high
 
 
 def test_equal_values_do_not_differ():
-    same = gathered([1.0, 1.0, 1.0])
+    same = sum_by_user([1.0, 1.0, 1.0])
     assert unpaired(same, same) == (0.0, 0.0, 0.0, 1.0)
-    assert unpaired(same, gathered([2.0, 2.0])).p == 0.0
+    assert unpaired(same, sum_by_user([2.0, 2.0])).p == 0.0

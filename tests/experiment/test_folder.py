@@ -7,7 +7,7 @@ from tiny_run import FM, POPULARITY, Broken, experiment, model, same
 from fmpair import load
 from fmpair.config.experiment import Output
 from fmpair.errors import DataError
-from fmpair.experiment.folder import RunFolder, opened
+from fmpair.experiment.folder import RunFolder, open_folder
 from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 from fmpair.files import atomic_path
@@ -95,22 +95,22 @@ def test_what_a_report_would_tell_wrong_is_said_to_be_damaged_and_made_again(fin
 
 
 def test_half_written_files_are_cleared_away(tmp_path):
-    with opened(tmp_path / "run"):
+    with open_folder(tmp_path / "run"):
         pass
     left = tmp_path / "run" / "cells" / ".abc.json.1234.part"
     left.write_text("{")
-    with opened(tmp_path / "run"):
+    with open_folder(tmp_path / "run"):
         assert not left.exists()
 
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with (
-        opened(tmp_path),
+        open_folder(tmp_path),
         pytest.raises(DataError, match="another run is using"),
-        opened(tmp_path),
+        open_folder(tmp_path),
     ):
         pass
-    with opened(tmp_path) as folder:
+    with open_folder(tmp_path) as folder:
         assert folder == RunFolder(tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_a_changed_experiment_in_the_same_folder_reuses_what_it_can(tmp_path):
 def test_what_another_process_is_still_writing_is_not_cleared_away(tmp_path):
     with atomic_path(tmp_path / "report.html") as part:
         part.write_text("half")
-        with opened(tmp_path):
+        with open_folder(tmp_path):
             assert part.read_text() == "half"
 
 
@@ -153,18 +153,18 @@ def test_a_link_in_place_of_the_lock_is_refused_and_what_it_leads_to_stays(tmp_p
     (tmp_path / "run").mkdir()
     (tmp_path / "precious").write_text("kept")
     (tmp_path / "run" / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(DataError, match=r"cannot write .*\.lock: "), opened(tmp_path / "run"):
+    with pytest.raises(DataError, match=r"cannot write .*\.lock: "), open_folder(tmp_path / "run"):
         pass
     assert (tmp_path / "precious").read_text() == "kept"
 
 
 def test_a_new_folder_goes_if_nothing_came_into_it(tmp_path):
-    with pytest.raises(DataError, match="no such events"), opened(tmp_path / "new"):
+    with pytest.raises(DataError, match="no such events"), open_folder(tmp_path / "new"):
         raise DataError("no such events")
     assert not (tmp_path / "new").exists()
-    with pytest.raises(DataError, match="later"), opened(tmp_path / "new") as folder:
+    with pytest.raises(DataError, match="later"), open_folder(tmp_path / "new") as folder:
         (folder.path / "plan.json").write_text("{}")
         raise DataError("later")
-    with pytest.raises(DataError, match="again"), opened(tmp_path / "new"):
+    with pytest.raises(DataError, match="again"), open_folder(tmp_path / "new"):
         raise DataError("again")
     assert (tmp_path / "new" / "plan.json").exists()

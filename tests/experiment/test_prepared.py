@@ -1,4 +1,4 @@
-"""Events read, filtered and split; the device settled."""
+"""Events read, filtered and split; the device resolved."""
 
 import polars as pl
 import pytest
@@ -7,7 +7,7 @@ from tiny_run import experiment
 from fmpair import device
 from fmpair.config.experiment import Candidate, Running, Source, Step
 from fmpair.errors import DataError, OptionError, UnknownError
-from fmpair.experiment.prepared import prepare, settle, source_files
+from fmpair.experiment.prepared import prepare, source_files, with_defaults
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": list("abcab"), "rating": [1, 5, 5, 1, 3]})
 GIVEN = Step("given")
@@ -168,7 +168,7 @@ def test_low_ratings_can_become_dislikes(tmp_path):
     assert bench.data.impressions.rows() == [(1, "a"), (2, "a")]
 
 
-# Where models learn is a part of their options, settled when a run begins.
+# Where models learn is a part of their options, resolved when a run begins.
 
 
 MODELS = (
@@ -181,12 +181,12 @@ MODELS = (
 
 def devices(tmp_path, where):
     asked = experiment(tmp_path, models=MODELS, run=Running(device=where))
-    return [model.options.get("device") for model in settle(asked, None).models]
+    return [model.options.get("device") for model in with_defaults(asked, None).models]
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    monkeypatch.setattr(device, "obstacle", lambda: None)
+    monkeypatch.setattr(device, "gpu_problem", lambda: None)
 
 
 def test_a_device_of_the_run_is_that_of_models_that_do_not_say_themselves(tmp_path, gpu):
@@ -199,5 +199,5 @@ def test_the_cpu_is_not_said(tmp_path, gpu):
 
 def test_auto_is_settled(tmp_path, gpu, monkeypatch):
     assert devices(tmp_path, "auto") == [None, "cuda", "torch", "cuda"]
-    monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
+    monkeypatch.setattr(device, "gpu_problem", lambda: "no GPU is found")
     assert devices(tmp_path, "auto") == [None, None, "torch", None]

@@ -14,7 +14,7 @@ from fmpair.config.read import read as read_experiment
 from fmpair.config.read import validate
 from fmpair.config.starter import starter
 from fmpair.data import parts
-from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.read import read
 from fmpair.evaluation.given_lists import read_lists
 

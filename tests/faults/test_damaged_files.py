@@ -115,7 +115,7 @@ def attempt(work):
 
 
 def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatch):
-    monkeypatch.setattr("fmpair.report.style.available", lambda: False)  # drawing takes its time
+    monkeypatch.setattr("fmpair.report.figures.available", lambda: False)  # drawing takes its time
     asked, folder, copy, right = whole
     question = ["recommend", str(folder), "--user", "user-001", "-o", "-"]
     capfd.readouterr()

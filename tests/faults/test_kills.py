@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 TARGETS = ("main", "worker", "both")
-MOST_ENDED = 0.35  # seconds from a cell's line to the kill
+MAX_ENDED = 0.35  # seconds from a cell's line to the kill
 
 
 def workers_of(main):
@@ -58,7 +58,7 @@ def disturbed(process, target, dice):
         if not line:
             break
         said.append(line)
-    time.sleep(dice.uniform(0, MOST_ENDED))
+    time.sleep(dice.uniform(0, MAX_ENDED))
     hit = kill(target, process, dice)
     said.append(process.communicate(timeout=300)[1])
     return hit, "".join(said)

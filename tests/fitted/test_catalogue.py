@@ -71,9 +71,9 @@ def test_a_catalogue_without_columns_takes_changes():
 def test_what_was_made_for_a_catalogue_is_made_once(catalogue):
     made = []
     for _ in range(2):
-        catalogue.kept("key", lambda: made.append(1) or "made")
+        catalogue.cached("key", lambda: made.append(1) or "made")
     assert made == [1]
-    assert catalogue.changed({"item": ["a"]}).kept("key", lambda: "anew") == "anew"
+    assert catalogue.changed({"item": ["a"]}).cached("key", lambda: "anew") == "anew"
 
 
 EVENTS = pl.DataFrame({"user": [1, 1, 2], "item": ["a", "b", "c"]})

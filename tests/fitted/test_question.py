@@ -158,7 +158,7 @@ def test_items_not_known_are_passed_over_and_counted_where_that_is_asked_for(mod
 
 
 def test_ids_of_a_large_catalogue_are_looked_up_where_they_lie(model, monkeypatch):
-    monkeypatch.setattr(id_lookup, "MOST_HELD", 3)
+    monkeypatch.setattr(id_lookup, "MAX_HELD", 3)
     large = model.replaced(id_lookup=None)
     assert large.answer("u3", 4) == model.answer("u3", 4)
 

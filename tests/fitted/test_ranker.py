@@ -116,7 +116,7 @@ def test_scores_of_given_pairs_are_those_of_the_lists():
 
 def test_no_more_rows_than_memory_allows_are_scored_at_once(monkeypatch):
     whole = MODEL.recommend(["ann", "bob", "cem"] * 3)
-    monkeypatch.setattr(ranker, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(ranker, "MAX_AT_ONCE", 2)
     ByNumber.asked.clear()
     assert MODEL.recommend(["ann", "bob", "cem"] * 3).equals(whole)
     MODEL.score(FRAME)

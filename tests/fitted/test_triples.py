@@ -12,7 +12,7 @@ from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
 from fmpair.errors import OptionError
 from fmpair.solvers.anova import triples_of as all_triples
-from fmpair.testing.toys import opposite_tastes
+from fmpair.testing.known_answers import opposite_tastes
 
 USERS, ITEMS, EVENTS = 6, 7, 60
 

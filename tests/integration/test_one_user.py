@@ -16,7 +16,7 @@ from fmpair.models.classic.neighbours import ItemKNN
 from fmpair.models.fm import FM
 
 USERS, ITEMS = 300_000, 30
-MOST = USERS // 4  # bytes: less than any array with a place for every user
+MAX_BYTES = USERS // 4  # bytes: less than any array with a place for every user
 
 
 def events():
@@ -56,7 +56,7 @@ def test_the_second_question_makes_no_array_of_all_users(name, question):
     tracemalloc.start()
     try:
         again = ask(model)
-        assert tracemalloc.get_traced_memory()[1] < MOST
+        assert tracemalloc.get_traced_memory()[1] < MAX_BYTES
     finally:
         tracemalloc.stop()
     assert again.equals(first)

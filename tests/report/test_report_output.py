@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from toy_results import results_of
 
-from fmpair.report import style
+from fmpair.report import figures
 from fmpair.report.output import terminal, write
 from fmpair.report.table_formats import wraprec_results
 
@@ -215,7 +215,7 @@ def test_writing_twice_gives_the_same_bytes(written, world, tmp_path):
 def test_a_later_report_takes_the_place_of_an_earlier_one_and_of_nothing_else(
     world, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(style, "available", lambda: False)
+    monkeypatch.setattr(figures, "available", lambda: False)
     write(world, tmp_path)
     own = tmp_path / "tables" / "mine.csv"
     own.write_text("kept")
@@ -235,7 +235,7 @@ def test_figures_change_no_setting_of_the_callers(tmp_path):
 
 
 def test_a_model_has_one_colour_everywhere(written):
-    colour = style.PALETTE[3].lower()  # of the fourth model
+    colour = figures.PALETTE[3].lower()  # of the fourth model
     for name in ("full-ranking-ndcg-10", "full-ranking-by-popularity", "learning-loss"):
         assert colour in (written.parent / "figures" / f"{name}.svg").read_text("utf-8").lower()
 

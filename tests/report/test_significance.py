@@ -16,7 +16,7 @@ from fmpair.report.significance import PairedScores, by_unit, p_values
 
 FITS, LEVEL = 21, 0.05
 PAIRS = FITS * (FITS - 1) // 2
-MOST = LEVEL + 2 * (LEVEL * (1 - LEVEL) / PAIRS) ** 0.5
+MAX_SHARE = LEVEL + 2 * (LEVEL * (1 - LEVEL) / PAIRS) ** 0.5
 METRIC = "ndcg@10"
 PROTOCOLS = {"event": Protocol(seen="none"), "user": Protocol(unit="user", seen="none")}
 
@@ -68,7 +68,7 @@ def test_three_seeds_of_one_recipe_differ_no_more_often_than_by_chance(protocol,
     rng = np.random.default_rng(0)
     drawn = (rng.permutation(FITS)[:6].reshape(2, 3).tolist() for _ in range(PAIRS))
     pairs = (scores_of(begun[protocol], {"a": one, "b": two}) for one, two in drawn)
-    assert share_that_differs(pairs) <= MOST
+    assert share_that_differs(pairs) <= MAX_SHARE
 
 
 def test_one_fit_of_each_finds_a_true_difference_as_a_test_by_user_does():

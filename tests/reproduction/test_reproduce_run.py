@@ -59,7 +59,7 @@ def test_two_runs_agree_to_the_digit(tiny, tmp_path):
 
 
 def test_what_was_never_run_is_left_out(tiny):
-    assert reproduction.gathered(tiny) == {}
+    assert reproduction.read_summaries(tiny) == {}
 
 
 def test_results_go_where_they_are_told(tmp_path):

@@ -124,7 +124,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
 
 
 def test_the_sample_of_many_held_out_events_is_the_same_each_time(monkeypatch):
-    monkeypatch.setattr("fmpair.training.epochs.MOST_EVENTS", 20)
+    monkeypatch.setattr("fmpair.training.epochs.MAX_EVENTS", 20)
     data = two_tastes()
     split = holdout(data, test=0.3)
     judges = [

@@ -14,9 +14,9 @@ from fmpair.config import read
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
-from fmpair.training.epochs import MOST_EVENTS
+from fmpair.training.epochs import MAX_EVENTS
+from fmpair.training.trials import Visits
 from fmpair.training.tuning import DECIDED, held_out, plan_of
-from fmpair.training.visits import Visits
 
 FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 
@@ -78,7 +78,7 @@ def test_another_loss_has_its_own_regularisation(shop):
 def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
     plan = plan_of(FMPair(), shop)
     setting = {**plan.space.start, "factors": 256}
-    fits = [plan.thinned(setting, rung) for rung in range(3)]
+    fits = [plan.options_on_rung(setting, rung) for rung in range(3)]
     assert [fit.get("epochs", 25) for fit in fits] == [6, 12, 25]
     assert [fit["factors"] for fit in fits] == [64, 256, 256]
 
@@ -134,11 +134,11 @@ def test_the_latest_event_of_each_user_is_held_out_and_all_others_are_learned(sh
 
 
 def test_of_many_users_some_are_judged_and_the_others_are_learned_in_full():
-    users = MOST_EVENTS + 500
+    users = MAX_EVENTS + 500
     user = np.repeat(np.arange(users), 2)
     data = Dataset.from_frame({"user": user, "item": np.arange(len(user)) % 50})
     judge = held_out(data, 0, 1)
-    assert len(judge.train) == len(data) - MOST_EVENTS and len(judge.events) == MOST_EVENTS
+    assert len(judge.train) == len(data) - MAX_EVENTS and len(judge.events) == MAX_EVENTS
 
 
 def test_without_times_a_random_event_is_held_out_and_no_history_is_tried(caplog):

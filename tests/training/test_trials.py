@@ -12,7 +12,7 @@ from fmpair.cli import run
 from fmpair.errors import OptionError
 from fmpair.models import FMPair
 from fmpair.training import trials
-from fmpair.training.visits import Visits, come_once
+from fmpair.training.trials import Visits, come_once
 
 
 def events(ordered, users=400, steps=12, items=40):

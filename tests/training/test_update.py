@@ -14,7 +14,7 @@ from fmpair.errors import Notice, OptionError, UnknownError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import loop, update
-from fmpair.training.update import drawn, joined
+from fmpair.training.update import joined, sample_pairs
 
 
 @cache
@@ -294,15 +294,17 @@ SEEN = distinct_pairs(np.array([0, 0, 0, 2, 2]), np.array([3, 3, 5, 1, 3]), 3)  
 
 
 def test_every_event_is_drawn_at_most_once():
-    assert drawn(SEEN, 99, seed=0).tolist() == [0, 0, 1, 2, 3]
-    times = np.bincount(np.concatenate([drawn(SEEN, 2, seed) for seed in range(500)]), minlength=4)
+    assert sample_pairs(SEEN, 99, seed=0).tolist() == [0, 0, 1, 2, 3]
+    times = np.bincount(
+        np.concatenate([sample_pairs(SEEN, 2, seed) for seed in range(500)]), minlength=4
+    )
     np.testing.assert_allclose(times / 500, [0.8, 0.4, 0.4, 0.4], atol=0.1)
 
 
 def test_nothing_is_drawn_where_nothing_was_seen():
     nothing = distinct_pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
-    assert len(drawn(nothing, 5, seed=0)) == 0
-    assert len(drawn(SEEN, 0, seed=0)) == 0
+    assert len(sample_pairs(nothing, 5, seed=0)) == 0
+    assert len(sample_pairs(SEEN, 0, seed=0)) == 0
 
 
 def test_earlier_events_lack_what_only_the_new_ones_say():

@@ -58,15 +58,15 @@ def init(
 
     if not dry_run and str(output) != "-" and output.exists() and not force:
         raise DataError(f"{output} exists already: --force overwrites it, -o FILE writes elsewhere")
-    found = findings(events, **reading_options(reading))
-    lines = role_table(found.decisions, in_file)
+    log = findings(events, **reading_options(reading))
+    lines = role_table(log.decisions, in_file)
     if dry_run:
         typer.echo(harmless("\n".join(lines)))
-        note(found.repeat_note)
+        note(log.repeat_note)
         return
-    _write(output, written(found, events, output.parent))
+    _write(output, written(log, events, output.parent))
     note("\n".join(lines))
-    note(found.repeat_note)
+    note(log.repeat_note)
 
 
 def init_command() -> Any:
@@ -109,8 +109,8 @@ def schema(output: Target = Path("-")) -> None:
 
 
 def _summary(experiment: Experiment) -> list[str]:
+    from fmpair.config.model_section import budget_of
     from fmpair.config.option_schema import fold_count
-    from fmpair.config.tuning_section import budget_of
 
     source, models = experiment.data, experiment.models
     generated = f"generated {dict(source.generate)}" if source.generate is not None else None
@@ -143,11 +143,11 @@ def _seeds(counts: list[int]) -> str:
 
 def _missing_packages() -> list[str]:
     """Return lines about packages that a run works without."""
-    from fmpair.report import style
+    from fmpair.report import figures
 
-    if style.available():
+    if figures.available():
         return []
-    return [f"{'figures':<10} none without matplotlib: {style.INSTALL}"]
+    return [f"{'figures':<10} none without matplotlib: {figures.INSTALL}"]
 
 
 def _count(number: int, what: str) -> str:

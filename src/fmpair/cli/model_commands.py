@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fmpair.cli.flags import On, pairs, with_flags
+from fmpair.cli.flags import RULE_FLAGS, On, pairs, rule_options, with_flags
 from fmpair.cli.input import FILES, Model, load_model, read_plain
 from fmpair.cli.output import Output, OutputFormat, emit, note, show, size_of, table, with_bar
-from fmpair.cli.rule_flags import RULE_FLAGS, rule_options
 from fmpair.cluster import check_on
 from fmpair.errors import DataError, OptionError
 

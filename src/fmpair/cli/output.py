@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fmpair.checks import FOREIGN_OPTIONS
 from fmpair.errors import ConfigError, FmpairError, Notice, Spell, nearest
-from fmpair.option_names import FOREIGN_OPTIONS
 from fmpair.text import harmless, isolated
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def note(text: str) -> None:
 def printed_notices(spell: Spell) -> Iterator[None]:
     """Print notices of the library as notes, with options written by `spell`."""
 
-    def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show_warning(message: Any, category: type[Warning], *location: Any, **more: Any) -> None:
         if isinstance(message, Notice):
             note(f"note: {message.spelled(spell)}")
         else:
-            default(message, category, *place, **more)
+            default(message, category, *location, **more)
 
     def respelled(record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -137,9 +137,9 @@ def printed_notices(spell: Spell) -> Iterator[None]:
 
 def note_no_figures() -> None:
     """Say before a long command that its report will have no figures, if so."""
-    from fmpair.report import style
+    from fmpair.report import figures
 
-    note("" if style.available() else f"no figures without matplotlib: {style.INSTALL}")
+    note("" if figures.available() else f"no figures without matplotlib: {figures.INSTALL}")
 
 
 def emit(
@@ -270,8 +270,8 @@ def error_lines(error: BaseException, spell: Spell) -> tuple[int, str]:
     if isinstance(error, MemoryError):
         return USER_MISTAKE, f"error: not enough memory. {_one_line(error)}".rstrip(" .")
     if isinstance(error, OSError) and error.strerror:
-        place = f" {error.filename}:" if error.filename else ""
-        return USER_MISTAKE, f"error:{place} {error.strerror}"
+        file = f" {error.filename}:" if error.filename else ""
+        return USER_MISTAKE, f"error:{file} {error.strerror}"
     raise error
 
 

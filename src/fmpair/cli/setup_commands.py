@@ -85,8 +85,8 @@ def _ceiling(world: World, results: Results) -> str:
     name = experiment.metrics[0]
     splits = load(Path(experiment.output.folder) / "splits.parquet")
     possible = ceiling(world, splits, protocol, [name])[name]
-    found = results.values.filter(protocol=label, metric=name)
-    share = max(fmean(part["value"]) for _, part in found.group_by("model")) / possible
+    values = results.values.filter(protocol=label, metric=name)
+    share = max(fmean(part["value"]) for _, part in values.group_by("model")) / possible
     return (
         f"The oracle that generated the data reaches {possible:.4f}: the best model has "
         f"{share:.0%} of that.\n"
@@ -404,10 +404,10 @@ def _data() -> str:
 
 
 def _gpu() -> str:
-    from fmpair.device import cards, obstacle
+    from fmpair.device import gpu_problem, usable_gpus
 
-    why = obstacle()
-    return Absent(f"no GPU is used: {why}") if why else "; ".join(cards())
+    why = gpu_problem()
+    return Absent(f"no GPU is used: {why}") if why else "; ".join(usable_gpus())
 
 
 def _fit() -> str:

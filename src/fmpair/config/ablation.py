@@ -9,7 +9,7 @@ from typing import Any
 
 from fmpair.config.data_columns import Header, header_of
 from fmpair.config.experiment import Ablation, Candidate, Source, Step
-from fmpair.config.model_section import MOST_MODELS, TOO_MANY, Models, add
+from fmpair.config.model_section import MAX_MODELS, TOO_MANY, Models, add
 from fmpair.config.node import Node, one_line
 from fmpair.errors import FmpairError
 from fmpair.features.history_fields import AUTO, HISTORY
@@ -48,7 +48,7 @@ def expand_ablations(
             ablations.append(_names(candidate, fields, pairs))
             family = _family(candidate, ablations[-1], fields)
             family += [_without_pair(candidate, ablations[-1], pair, pairs) for pair in pairs]
-        if len(expanded) + len(family) > MOST_MODELS:
+        if len(expanded) + len(family) > MAX_MODELS:
             entry.wrong(TOO_MANY)
             break
         for member in family:

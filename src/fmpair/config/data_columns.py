@@ -21,8 +21,8 @@ from fmpair.data.formats.delimited import read_columns, with_names
 from fmpair.data.formats.parquet import parquet_columns
 from fmpair.data.formats.source import Contents, find_file, parse_errors, read_text
 from fmpair.data.frame import id_columns, with_types
+from fmpair.data.item_columns import vector_columns
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
-from fmpair.data.vectors import columns_of
 from fmpair.errors import DataError, FmpairError, unknown
 from fmpair.evaluation.views import CONTEXT
 from fmpair.features.layouts import SOURCE
@@ -151,7 +151,7 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     standard = [role for role in STANDARD if role in roles or role in timed]
     users = _attributes(contents.users, options.get("users"), "user", options.get("user"))
     items = _attributes(contents.items, options.get("items"), "item", options.get("item")) + moved
-    items += tuple(columns_of(options.get("vectors")))
+    items += tuple(vector_columns(options.get("vectors")))
     return Header(tuple(contents.events.columns), (*standard, *context), context, users, items)
 
 

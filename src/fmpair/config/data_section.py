@@ -55,7 +55,7 @@ def _generated(node: Node) -> Source:
     known = Options({"generate": schema.sources()["generate"]})
     node.holding({**node.value, "generate": {}}).options(known)
     inner = node.at("generate")
-    size = inner.options(schema.generating())
+    size = inner.options(schema.generator_options())
     checked = {name: value for name, value in size.items() if name != "seed"}
     inner.attempt(check_size, options_of(check_size), checked)
     return Source(generate=size)
@@ -88,7 +88,7 @@ def _files(node: Node) -> Source:
 
 def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str, Any]:
     """Read the options of the reader and of `Dataset.from_frame`, with absolute paths."""
-    known = schema.reading(format)
+    known = schema.reader_options(format)
     rest = {key: value for key, value in node.value.items() if key not in skip}
     valid = node.holding(rest).options(known)
     for key in valid:

@@ -22,16 +22,16 @@ from fmpair.errors import ConfigError, DataError, listing
 KeyPath = tuple[str | int, ...]  # such as ("models", 0, "factors")
 
 COMMAND_LINE = "command line"
-MOST_BASES = 20  # files that extend each other
-MOST_CHARACTERS = 200_000  # of a file; an experiment takes some thousand
-MOST_VALUES = 20_000  # of a file, with values that aliases repeat counted each time
-MOST_DEPTH = 40  # of nested mappings and lists
+MAX_BASES = 20  # files that extend each other
+MAX_CHARACTERS = 200_000  # of a file; an experiment takes some thousand
+MAX_VALUES = 20_000  # of a file, with values that aliases repeat counted each time
+MAX_DEPTH = 40  # of nested mappings and lists
 LARGEST = 2**63 - 1  # whole number
 TOO_MUCH = (
-    f"more than {MOST_VALUES:,} values, counting those that aliases repeat: put long lists into "
+    f"more than {MAX_VALUES:,} values, counting those that aliases repeat: put long lists into "
     "files of their own"
 )
-TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         raise DataError(
             f"{path} is not an experiment file: its name must end in {listing(SYNTAXES)}"
         )
-    if len(above) > MOST_BASES:
-        raise refused(f"{path}: more than {MOST_BASES} files extend each other")
+    if len(above) > MAX_BASES:
+        raise refused(f"{path}: more than {MAX_BASES} files extend each other")
     try:
         text = read_bytes(path).decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -123,8 +123,8 @@ def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
         raise refused(f"{here}: extends: {error}") from error
 
 
-def _merged(base: Document, own: Document) -> Document:
-    """Merge the mappings of two files; any other value of `own` replaces that of `base`.
+def _merged(base: Document, child: Document) -> Document:
+    """Merge the mappings of two files; any other value of `child` replaces that of `base`.
 
     A mapping of another `kind` is replaced as a whole, since its options differ.
     """
@@ -138,14 +138,14 @@ def _merged(base: Document, own: Document) -> Document:
         replaced.add(path)
         return high
 
-    kept = {key: value for key, value in own.values.items() if key != "extends"}
+    kept = {key: value for key, value in child.values.items() if key != "extends"}
     values = over(base.values, kept, ())
     origins = {
         keys: origin
         for keys, origin in base.origins.items()
         if not any(keys[:length] in replaced for length in range(len(keys) + 1))
     }
-    return Document(own.path, values, {**origins, **own.origins})
+    return Document(child.path, values, {**origins, **child.origins})
 
 
 def _overridden(document: Document, text: str) -> Document:
@@ -155,7 +155,7 @@ def _overridden(document: Document, text: str) -> Document:
     path = tuple(dotted.split("."))
     if path[0] == "extends":  # the files are merged before anything is overridden
         raise refused(f"{COMMAND_LINE}: extends: must be in the file itself")
-    if len(path) > MOST_DEPTH:
+    if len(path) > MAX_DEPTH:
         raise refused(f"{COMMAND_LINE}: {dotted[:60]} ...: {TOO_DEEP}")
     try:
         parsed = parse_yaml(value, COMMAND_LINE)
@@ -267,7 +267,7 @@ def _yaml_reader() -> Any:
         nesting = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.nesting > MOST_DEPTH:
+            if self.nesting > MAX_DEPTH:
                 mark = self.parser.peek_event().start_mark
                 raise ComposerError(None, None, TOO_DEEP, mark)
             self.nesting += 1
@@ -297,9 +297,9 @@ class _Builder:
         line = node.start_mark.line + 1
         if id(node) in above:
             raise _refusal(self.name, line, "an alias refers to a value that contains it")
-        if next(self.number) >= MOST_VALUES:
+        if next(self.number) >= MAX_VALUES:
             raise _refusal(self.name, line, TOO_MUCH)
-        if len(above) > MOST_DEPTH:
+        if len(above) > MAX_DEPTH:
             raise _refusal(self.name, line, TOO_DEEP)
         self.lines.setdefault(path, line)
         above = (*above, id(node))
@@ -381,7 +381,7 @@ def _toml_keys(text: str) -> Iterator[str]:
 def _plain(value: Any, name: str, lines: Mapping[KeyPath, int], path: KeyPath = ()) -> Any:
     """Return the value with dates as text; refuse what JSON cannot hold."""
     wrong = ""
-    if len(path) > MOST_DEPTH:
+    if len(path) > MAX_DEPTH:
         wrong = TOO_DEEP
     elif isinstance(value, dict):
         keys = {_plain(key, name, lines, path): inner for key, inner in value.items()}
@@ -404,9 +404,9 @@ def _plain(value: Any, name: str, lines: Mapping[KeyPath, int], path: KeyPath = 
 
 
 def _check_size(text: str, name: str) -> None:
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise _refusal(name, 1, f"the file has {len(text):,} characters, the limit is "
-                       f"{MOST_CHARACTERS:,}: put long lists into files of their own")  # fmt: skip
+                       f"{MAX_CHARACTERS:,}: put long lists into files of their own")  # fmt: skip
 
 
 def _refusal(name: str, line: int, what: str | None) -> ConfigError:

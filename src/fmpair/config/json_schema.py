@@ -73,8 +73,10 @@ def _definitions() -> dict[str, Schema]:
 def _data() -> Schema:
     sources = {name: _property(option) for name, option in schema.sources().items()}
     sources["set"] = {"enum": public_sets.names(), "description": "A public set by name."}
-    sources["generate"] = _closed(schema.generating())
-    reading = {name: _property(option) for name, option in schema.reading(None).known.items()}
+    sources["generate"] = _closed(schema.generator_options())
+    reading = {
+        name: _property(option) for name, option in schema.reader_options(None).known.items()
+    }
     return _object({**sources, **reading})
 
 
@@ -95,7 +97,7 @@ def _models() -> Schema:
     foreign = {"type": "string", "pattern": ".+:.+"}
     about = {
         name: _alternatives(_property(option))
-        for name, option in schema.about_models().known.items()
+        for name, option in schema.model_keys().known.items()
         if name not in ("kind", "name")
     }
     about["name"] = {"type": "string"}
@@ -111,7 +113,7 @@ def _models() -> Schema:
 
 def _protocols() -> Schema:
     preset = {"enum": list(protocol.PRESETS)}
-    options = _closed(schema.judging(), {"kind": preset}, choices=CHOICES)
+    options = _closed(schema.protocol_options(), {"kind": preset}, choices=CHOICES)
     entry = {"anyOf": [preset, options]}
     by_label = {"type": "object", "additionalProperties": entry, "minProperties": 1}
     return {"anyOf": [by_label, {"type": "array", "items": entry, "minItems": 1}, preset]}

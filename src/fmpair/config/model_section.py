@@ -14,20 +14,19 @@ from itertools import product
 from math import prod
 from typing import Any, Literal
 
-from fmpair.checks import whole
+from fmpair.checks import unknown_option, whole
 from fmpair.config.document import KeyPath
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import Node, line_of, one_line, shown
-from fmpair.config.option_schema import Options, about_models, fits, options_of, words
-from fmpair.config.tuning_section import read_budget
+from fmpair.config.option_schema import Options, fits, model_keys, options_of, words
 from fmpair.errors import FmpairError, OptionError
 from fmpair.features.field import field_from
 from fmpair.fitted.recipe import Requiring
 from fmpair.models import catalog
 from fmpair.models.catalog import MODELS
-from fmpair.option_names import unknown_option
-from fmpair.training.search import Range
+from fmpair.training.search import Budget, Range
 from fmpair.training.trainable import can_stop_early
+from fmpair.training.tuning import FACTORS_TIMES
 
 Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the file
 # Handling of models that are code from outside fmpair: report a mistake, import the code, or
@@ -35,8 +34,8 @@ Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the fi
 Code = Literal["refused", "allowed", "unseen"]
 
 GRID, SEARCH = "grid", "search"
-MOST_MODELS = 1_000  # per experiment
-TOO_MANY = f"more than {MOST_MODELS:,} models, the limit of an experiment"
+MAX_MODELS = 1_000  # per experiment
+TOO_MANY = f"more than {MAX_MODELS:,} models, the limit of an experiment"
 
 
 def read_models(node: Node, code: Code = "refused") -> Models:
@@ -52,7 +51,7 @@ def read_models(node: Node, code: Code = "refused") -> Models:
             continue
         for variant in variants(entry):
             candidate = _candidate(entry.holding(variant.values), variant, code)
-            if len(models) >= MOST_MODELS:
+            if len(models) >= MAX_MODELS:
                 node.wrong(TOO_MANY)
                 return models
             if candidate is not None:
@@ -80,7 +79,7 @@ def read_seeds(node: Node) -> tuple[int, ...]:
 
 def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     """Return the candidate of an entry, None if it has no kind."""
-    about = about_models().known
+    about = model_keys().known
     recipe = _recipe(node.at("kind"), code) if isinstance(node.value.get("kind"), str) else None
     known = Options({}, open=True) if recipe is None else options_of(recipe)
     every = Options({**known.known, **about}, open=known.open)
@@ -88,7 +87,7 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     # Check with the first value of each range; tuning chooses the value later.
     names = [_dotted(path) for path in searches(node)]
     first = {name: ends(range)[0] for name, range in search.items()}
-    valid = node.holding(placed(without(node.value, names), first)).options(every)
+    valid = node.holding(with_options_set(without(node.value, names), first)).options(every)
     if "kind" not in valid:
         return None
     keys: dict[str, Any] = {
@@ -167,7 +166,7 @@ def _try(node: Node, recipe: Any, options: Mapping[str, Any], search: Mapping[st
         node.at("kind").attempt(made.require, Options({}), {})
     for key, range in search.items():
         for end in ends(range)[1:]:
-            node.attempt(recipe, known, placed(options, {key: end}))
+            node.attempt(recipe, known, with_options_set(options, {key: end}))
 
 
 def _dotted(path: KeyPath) -> str:
@@ -201,8 +200,8 @@ def variants(node: Node) -> list[Variant]:
     """Return every combination of the grids in a mapping; the last grid varies fastest."""
     grids = _grids(node)
     count = prod(len(values) for values in grids.values())
-    if count > MOST_MODELS:
-        node.wrong(f"the grids make {count:,} models, the limit is {MOST_MODELS:,}: leave options "
+    if count > MAX_MODELS:
+        node.wrong(f"the grids make {count:,} models, the limit is {MAX_MODELS:,}: leave options "
                    "to tuning with {search: [...]}")  # fmt: skip
         return []
     return [
@@ -286,12 +285,12 @@ def ends(range: Range) -> tuple[Any, ...]:
     return range.values or (range.low, range.high)
 
 
-def placed(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def with_options_set(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values updated by `chosen`; names may be dotted: `settings.factors`."""
     out = dict(values)
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
-        out[first] = placed(out.get(first) or {}, {rest: value}) if rest else value
+        out[first] = with_options_set(out.get(first) or {}, {rest: value}) if rest else value
     return out
 
 
@@ -337,3 +336,76 @@ def check_code(experiment: Experiment) -> None:
     for model in experiment.models:
         if is_foreign(model.kind) and not (experiment.allow_code or is_trusted(model.kind)):
             raise OptionError(refusal(model.kind))
+
+
+# The option `tune` of models: its budget, and the options that are tuned by default.
+
+# Options that are tuned by default: from a tenth to ten times their default, or in these ranges
+# where it depends on the data. FMPair has a search of its own, see `training.tuning`.
+USUAL = (
+    "k", "shrinkage", "smoothing", "alpha", "regularization", "factors", "learning_rate",
+)  # fmt: skip
+SPREAD = 10
+WITHOUT_DEFAULT = {
+    "regularization": Range(low=0.001, high=0.3, log=True),
+    "factors": Range((32, 64, 128, 256)),
+}
+
+
+def read_budget(
+    node: Node, recipe: Any, search: Mapping[str, Range], options: Mapping[str, Any]
+) -> Budget | None:
+    """Read `tune`: a time such as 5m, or {trials: 40}; recipe: None if it cannot be imported."""
+    given = node.value
+    trials = given.get("trials") if isinstance(given, dict) and set(given) == {"trials"} else None
+    if not (isinstance(given, str) or trials is not None):
+        node.wrong(f"must be a time such as 5m, or {{trials: 40}}, not {shown(given)}")
+        return None
+    if not (recipe is None or search or tunes_itself(recipe) or usual_ranges(recipe, options)):
+        node.wrong("the model has no option that is tuned by default: give some as {search: ...}")
+    try:
+        return Budget.of(given if trials is None else None, trials)
+    except OptionError as error:
+        node.wrong(error.spelled(lambda name, *value: "tune" if name == "budget" else name))
+        return None
+
+
+def check_budgets(models: Iterable[tuple[Candidate, Node]], trials: int) -> None:
+    """Record a mistake if models are tuned with different budgets; trials: without their own."""
+    budgets = [(budget_of(model, trials), node) for model, node in models if model.tuned]
+    for budget, node in budgets:
+        if budget != budgets[0][0]:
+            node.wrong(
+                f"tuned models must have the same budget, not {budgets[0][0]} and {budget}: give "
+                "all of them the same tune"
+            )
+            return
+
+
+def budget_of(model: Candidate, trials: int) -> Budget:
+    """Return what the search of a model may spend."""
+    return model.tune or Budget(trials=trials)
+
+
+def tunes_itself(recipe: Any) -> bool:
+    """Return whether a recipe has its own search, as FMPair does."""
+    return hasattr(recipe, "tune")
+
+
+def usual_ranges(recipe: Any, given: Mapping[str, Any]) -> dict[str, Range]:
+    """Return the ranges of the options of a recipe that are tuned by default and not given."""
+    ranges = {}
+    for name, option in options_of(recipe).known.items():
+        if name not in USUAL or name in given:
+            continue
+        default = option.default
+        number = isinstance(default, int | float) and not isinstance(default, bool)
+        if name == "factors" and number:  # each length is compiled anew
+            ranges[name] = Range(tuple(max(int(default * times), 1) for times in FACTORS_TIMES))
+        elif number and default > 0:
+            whole = isinstance(default, int)
+            low = max(default // SPREAD, 1) if whole else default / SPREAD
+            ranges[name] = Range(low=low, high=default * SPREAD, log=True)
+        elif name in WITHOUT_DEFAULT:
+            ranges[name] = WITHOUT_DEFAULT[name]
+    return ranges

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from fmpair.checks import unknown_option
 from fmpair.config.document import Document, KeyPath
 from fmpair.config.option_schema import Options, fits, words
 from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, unknown
-from fmpair.option_names import unknown_option
 
 Made = TypeVar("Made")
-MOST_MISTAKES = 100  # reported together
+MAX_MISTAKES = 100  # reported together
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Mistakes:
 
     def add(self, path: KeyPath, text: str) -> None:
         self.entries[path, spelled(text, in_file)] = None
-        if len(self.entries) >= MOST_MISTAKES:
-            raise ConfigError([*self.lines(), f"{MOST_MISTAKES} mistakes: reading stops here"])
+        if len(self.entries) >= MAX_MISTAKES:
+            raise ConfigError([*self.lines(), f"{MAX_MISTAKES} mistakes: reading stops here"])
 
     def lines(self) -> list[str]:
         """Return one line per mistake: this file's first, then extended files, then overrides."""

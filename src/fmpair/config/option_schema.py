@@ -113,12 +113,12 @@ def sources() -> Mapping[str, Option]:
     return options_of(Source, ["options"]).known
 
 
-def generating() -> Options:
+def generator_options() -> Options:
     """Return the options of generated data."""
     return options_of(synthetic.make)
 
 
-def reading(format: str | None) -> Options:
+def reader_options(format: str | None) -> Options:
     """Return the options of a format's reader, or of all readers, and of `Dataset.from_frame`."""
     readers = list(FORMATS.values()) if format is None else [FORMATS[format]]
     known: dict[str, Option] = {}
@@ -158,12 +158,12 @@ def fold_count(step: Step) -> int:
     return step.options.get("count", splits()[step.kind].known["count"].default)
 
 
-def judging() -> Options:
+def protocol_options() -> Options:
     """Return the options of a protocol."""
     return options_of(Protocol)
 
 
-def about_models() -> Options:
+def model_keys() -> Options:
     """Return the keys of an entry of `models` besides the options of its recipe."""
     known = dict(options_of(Candidate, ["options", "search"]).known)
     known["name"] = replace(known["name"], default=None)  # by default made from kind and grids

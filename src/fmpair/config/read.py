@@ -22,10 +22,16 @@ from fmpair.config.data_columns import missing_columns
 from fmpair.config.data_section import read_filters, read_source, read_split
 from fmpair.config.document import refused
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
-from fmpair.config.model_section import Code, Models, needs_validation, read_models, read_seeds
+from fmpair.config.model_section import (
+    Code,
+    Models,
+    check_budgets,
+    needs_validation,
+    read_models,
+    read_seeds,
+)
 from fmpair.config.node import Mistakes, Node, one_line
 from fmpair.config.option_schema import Option, Options
-from fmpair.config.tuning_section import check_budgets
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_frame
@@ -34,10 +40,10 @@ from fmpair.evaluation.protocol import PRESETS, Protocol
 from fmpair.evaluation.views import CONTEXT, VIEWS
 from fmpair.metrics import Metric
 
-MOST_CELLS = 100_000  # models x folds x seeds
+MAX_CELLS = 100_000  # models x folds x seeds
 # The limits of numbers in a section.
-LEAST = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
-MOST = {"trials": 100_000, "workers": 256}
+MINIMA = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
+MAXIMA = {"trials": 100_000, "workers": 256}
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def _reading(top: Node, code: Code) -> Reading:
 def _other_sections(top: Node) -> dict[str, Any]:
     """Read all sections except data, split and models; missing sections keep their defaults."""
     nodes = {name: top.at(name) for name, value in top.value.items() if value is not None}
-    # The default protocol depends on the data, see `experiment.prepared.settle`.
+    # The default protocol depends on the data, see `experiment.prepared.with_defaults`.
     sections: dict[str, Any] = {"name": _name(top), "protocols": {}}
     for name, reader in (
         ("protocols", read_protocols),
@@ -154,10 +160,10 @@ def _section(node: Node, kind: type) -> Any:
     """Read tune, compare, run or output."""
     values = node.options(schema.options_of(kind))
     for name, value in values.items():
-        if name in LEAST and value is not None:
-            node.at(name).passes(whole, name, value, LEAST[name])
-            if name in MOST and value > MOST[name]:
-                node.at(name).wrong(f"must be at most {MOST[name]:,}, not {value:,}")
+        if name in MINIMA and value is not None:
+            node.at(name).passes(whole, name, value, MINIMA[name])
+            if name in MAXIMA and value > MAXIMA[name]:
+                node.at(name).wrong(f"must be at most {MAXIMA[name]:,}, not {value:,}")
         elif name == "metric" and value is not None:
             node.at(name).passes(Metric.parse, value)
     if "test" in values:
@@ -193,7 +199,9 @@ def _protocol(node: Node) -> Protocol | None:
     """Read a preset name, or options that modify the preset `kind`."""
     if isinstance(node.value, str):
         return PRESETS[node.value] if node.is_in("protocol", PRESETS) else None
-    values = node.options(Options({**schema.judging().known, "kind": Option("kind", str, None)}))
+    values = node.options(
+        Options({**schema.protocol_options().known, "kind": Option("kind", str, None)})
+    )
     base = Protocol()
     if "kind" in values:
         if not node.at("kind").is_in("protocol", PRESETS):
@@ -201,7 +209,9 @@ def _protocol(node: Node) -> Protocol | None:
         base = PRESETS[values.pop("kind")]
     if isinstance(values.get("items"), str):
         values["items"] = _items(node.at("items"))
-    return node.attempt(lambda **options: replace(base, **options), schema.judging(), values)
+    return node.attempt(
+        lambda **options: replace(base, **options), schema.protocol_options(), values
+    )
 
 
 def _items(node: Node) -> Any:
@@ -271,9 +281,9 @@ def _check_cells(top: Node, models: Models, split: Step, seeds: Sequence[int]) -
     folds = schema.fold_count(split)
     counts = [len(model.seeds or seeds) for model, _ in models.values()]
     cells = folds * sum(counts)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         top.wrong(
             f"{len(models):,} models, {folds:,} folds and {max(counts):,} seeds make {cells:,} "
-            f"fits, the limit is {MOST_CELLS:,}"
+            f"fits, the limit is {MAX_CELLS:,}"
         )
         top.mistakes.check()

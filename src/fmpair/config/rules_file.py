@@ -29,15 +29,15 @@ def read_rules(path: str | Path) -> dict[str, Rules]:
     values = parse_yaml(text, str(path)).values
     if not isinstance(values, Mapping) or not values:
         raise refused(f"{path}: give names with their rules, such as front_page: {{limit: ...}}")
-    found, mistakes = {}, []
+    rules, mistakes = {}, []
     for name, options in values.items():
         try:
-            found[str(name)] = _rules(options)
+            rules[str(name)] = _rules(options)
         except FmpairError as error:
             mistakes.append(f"{path}: {name}: {error.spelled(in_file)}")
     if mistakes:
         raise ConfigError(mistakes)
-    return found
+    return rules
 
 
 def named_rules(rules: Mapping[str, Rules], name: str) -> Rules:

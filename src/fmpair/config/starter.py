@@ -17,12 +17,11 @@ import polars as pl
 from fmpair.data import Dataset, filters, splits
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
-from fmpair.data.event_types import event_types, ordered_event_types
+from fmpair.data.event_types import MINUTES, event_types, first_of_run, ordered_event_types
 from fmpair.data.formats.source import parse_errors
+from fmpair.data.item_columns import with_vector_paths
 from fmpair.data.read import read_contents
-from fmpair.data.repeats import MINUTES, first_of_run
 from fmpair.data.times import DAY, has_times, is_calendar, moments, untimed
-from fmpair.data.vectors import moved
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 
@@ -178,7 +177,7 @@ def written(findings: Findings, path: str | Path, beside: str | Path = ".") -> s
 
     reading = {k: relative(v) if k in TABLES else v for k, v in findings.reading.items()}
     if "vectors" in reading:
-        reading["vectors"] = moved(reading["vectors"], relative)
+        reading["vectors"] = with_vector_paths(reading["vectors"], relative)
     data = _data(findings, reading, relative(path), Path(path).stem)
     sections = (data, _split(findings), _models(findings))
     lines = [line for section in (*sections, _evaluation(findings)) for line in section]

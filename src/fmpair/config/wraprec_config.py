@@ -23,7 +23,7 @@ from fmpair.errors import DataError, UnknownError, unknown
 Attributes = dict[str, str]
 Notes = list[str]
 
-MOST_BYTES = 200_000  # of a configuration
+MAX_BYTES = 200_000  # of a configuration
 LONGEST = 10_000  # characters of an attribute with all parameters substituted
 DEEPEST = 20  # nesting of parameters
 TAGS = (
@@ -142,11 +142,11 @@ def _root(path: Path) -> ElementTree.Element:
 
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
-        raise DataError(f"{path} is not a WrapRec configuration: more than {MOST_BYTES:,} bytes")
+    if len(content) > MAX_BYTES:
+        raise DataError(f"{path} is not a WrapRec configuration: more than {MAX_BYTES:,} bytes")
     try:
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = refuse
@@ -214,7 +214,9 @@ def data_of(file: WrapRec, readers: list[Attributes], static: bool, notes: Notes
     return data
 
 
-def moved(data: dict[str, Any], origin: Path, folder: Path, notes: Notes) -> dict[str, Any]:
+def with_relative_paths(
+    data: dict[str, Any], origin: Path, folder: Path, notes: Notes
+) -> dict[str, Any]:
     """Return the section with paths relative to the folder of the new file, not to the XML."""
     paths: dict[str, Any] = {}
     for name in ("path", "train", "test"):

@@ -23,7 +23,7 @@ from fmpair.data.filters import (
     sampled,
     thinned,
 )
-from fmpair.data.formats.ncf import read_negatives
+from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.parts import Split
 from fmpair.data.read import read, read_frame, read_table
 from fmpair.data.splits import (

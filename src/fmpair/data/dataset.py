@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, distinct_pairs
-from fmpair.checks import one_of
+from fmpair.checks import known_options_only, no_attribute, one_of
 from fmpair.data.columns.inference import (
     CONTEXT,
     DISPLAY,
@@ -28,14 +28,19 @@ from fmpair.data.columns.roles import (
     name_list,
     with_ids,
 )
-from fmpair.data.event_types import EventWeights, add_impressions, weights_by_type
+from fmpair.data.event_types import (
+    EventWeights,
+    add_impressions,
+    first_of_run,
+    merged,
+    weights_by_type,
+    without_refunds,
+)
 from fmpair.data.frame import kind_of, to_polars
 from fmpair.data.item_columns import aligned, in_order, item_table, plain_columns
-from fmpair.data.repeats import first_of_run, merged, without_refunds
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, Notice, named
-from fmpair.option_names import known_options_only, no_attribute
 from fmpair.threads import check_process
 
 LOG = logging.getLogger("fmpair")
@@ -227,8 +232,8 @@ class Dataset:
         check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
         if not attributes.width:
             return replace(self, items=vocabulary, item_table=attributes)
-        asked = {name: "as asked" for name in name_list(display) if name in attributes.columns}
-        free = [name for name in attributes.columns if name not in {*asked, *name_list(learn)}]
+        requested = {name: "as asked" for name in name_list(display) if name in attributes.columns}
+        free = [name for name in attributes.columns if name not in {*requested, *name_list(learn)}]
         why = {name: reason for name in free if (reason := why_display(attributes[name]))}
         if why:
             texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
@@ -238,7 +243,7 @@ class Dataset:
         return replace(
             self,
             items=vocabulary,
-            item_table=attributes.drop(*asked, *why),
+            item_table=attributes.drop(*requested, *why),
             catalogue=vocabulary.ids.rename("").to_frame().hstack(attributes),
         )
 
@@ -304,9 +309,9 @@ class Dataset:
         if not self.catalogue.width:
             return plain_columns(self.item_table)
         ids, *columns = self.catalogue.get_columns()
-        told = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
-        others = [name for name in self.item_table.columns if name not in told.columns]
-        return plain_columns(told.hstack(self.item_table.select(others)) if others else told)
+        ordered = in_order(pl.DataFrame(columns), Vocabulary(ids).numbers(self.items.ids))
+        others = [name for name in self.item_table.columns if name not in ordered.columns]
+        return plain_columns(ordered.hstack(self.item_table.select(others)) if others else ordered)
 
     def frame(self) -> pl.DataFrame:
         """Return the events as a frame: user and item ids, then all other columns."""

@@ -134,11 +134,11 @@ def cold_items(
         raise OptionError(f"warm must be from 0 to below 0.5, not {warm}")
     cold = data.item[np.append(split.test, split.validation)]
     rest = split.train[~np.isin(data.item[split.train], cold)]
-    drawn = np.random.default_rng((seed, 1)).permutation(rest)
+    shuffled = np.random.default_rng((seed, 1)).permutation(rest)
     tested, validated = (round(warm * len(rest) * (share > 0)) for share in (test, validation))
-    new_test, new_validation, _ = np.split(drawn, [tested, tested + validated])
+    new_test, new_validation, _ = np.split(shuffled, [tested, tested + validated])
     taken = np.append(split.test, new_test), np.append(split.validation, new_validation)
-    return split_of(np.setdiff1d(split.train, drawn[: tested + validated]), taken[1], taken[0])
+    return split_of(np.setdiff1d(split.train, shuffled[: tested + validated]), taken[1], taken[0])
 
 
 def _cold(

@@ -39,7 +39,7 @@ class Split:
         return self.training(data), data.take(self.validation), data.take(self.test)
 
     def training(self, data: Dataset) -> Dataset:
-        """Return the training events; `Dataset.gaps` tells whether others are between them."""
+        """Return the training events; `Dataset.gaps` is set if others are between them."""
         return _with_gaps(data, self.train)
 
     def before_test(self, data: Dataset) -> Dataset:

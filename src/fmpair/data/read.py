@@ -12,22 +12,25 @@ from typing import Any, cast
 
 import polars as pl
 
+from fmpair.checks import unknown_option
 from fmpair.data.columns.roles import find_column
 from fmpair.data.dataset import Dataset
 from fmpair.data.formats.atomic import read_atomic
-from fmpair.data.formats.citeulike import read_citeulike
-from fmpair.data.formats.delimited import read_delimited
-from fmpair.data.formats.frappe import read_cfm, read_frappe
+from fmpair.data.formats.delimited import read_delimited, read_wraprec
 from fmpair.data.formats.json_lines import read_json
 from fmpair.data.formats.libfm import read_libfm
-from fmpair.data.formats.lightgcn import read_lightgcn, read_sequences
-from fmpair.data.formats.movielens import read_movielens
-from fmpair.data.formats.ncf import read_ncf
 from fmpair.data.formats.parquet import read_parquet
+from fmpair.data.formats.research_sets import (
+    read_cfm,
+    read_citeulike,
+    read_frappe,
+    read_lightgcn,
+    read_movielens,
+    read_ncf,
+    read_sequences,
+)
 from fmpair.data.formats.source import STANDARD_INPUT, Contents, locate, parse_errors, suffix_of
-from fmpair.data.formats.wraprec import read_wraprec
 from fmpair.errors import OptionError, unknown
-from fmpair.option_names import unknown_option
 from fmpair.threads import check_process
 
 SUFFIXES = {

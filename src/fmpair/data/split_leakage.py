@@ -200,11 +200,13 @@ class _Repeats:
     def of(cls, first: Dataset, second: Dataset, user: np.ndarray, item: np.ndarray) -> _Repeats:
         pairs = (_pairs(first.user, first.item), _pairs(user, item))
         frames = []
-        for part, mine, theirs in ((first, *pairs), (second, *pairs[::-1])):
-            shared = pl.Series(mine).is_in(pl.Series(theirs).implode())  # by hash, without a sort
+        for part, own_pairs, other_pairs in ((first, *pairs), (second, *pairs[::-1])):
+            shared = pl.Series(own_pairs).is_in(
+                pl.Series(other_pairs).implode()
+            )  # by hash, without a sort
             rows = shared.arg_true().to_numpy()
             columns = list(part.take(rows).columns.iter_columns())
-            frames.append(pl.DataFrame({PAIR: mine[rows]}).hstack(columns))
+            frames.append(pl.DataFrame({PAIR: own_pairs[rows]}).hstack(columns))
         return cls(*frames)
 
     def alike(self, names: Sequence[str], others: Sequence[str]) -> int | None:

@@ -15,7 +15,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset, as_dataset
 from fmpair.data.formats.atomic import atomic_files
 from fmpair.data.formats.libfm import libfm_files
-from fmpair.data.formats.lightgcn import lightgcn_lines, sequence_lines
+from fmpair.data.formats.research_sets import lightgcn_lines, sequence_lines
 from fmpair.data.formats.source import STANDARD_INPUT as STANDARD_OUTPUT
 from fmpair.data.formats.source import suffix_of
 from fmpair.data.frame import to_polars

@@ -69,13 +69,13 @@ class Clusters:
         return (variance_between(self.total, self.size), *self.further)
 
 
-def gathered(values: Values, users: Groups = None) -> Clusters:
+def sum_by_user(values: Values, users: Groups = None) -> Clusters:
     """Sum values, [units] or [seeds, units], by user; users None: each unit is a user."""
     matrix = _matrix(values)
     return Clusters(*_sums(matrix.mean(axis=0), users, "users"), _between_seeds(matrix))
 
 
-def paired(a: Values, b: Values, users: Groups = None, items: Groups = None) -> Clusters:
+def sum_differences(a: Values, b: Values, users: Groups = None, items: Groups = None) -> Clusters:
     """Sum the differences a - b of the same units by user; a, b: [units] or [seeds, units].
 
     items: the relevant item of each unit, used if each model has one seed only.

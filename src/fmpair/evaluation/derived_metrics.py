@@ -28,7 +28,7 @@ ESTIMATOR = (
     f"likelihood of true ranks, {STEPS} steps of EM from 1/rank (Jin et al. 2021, after "
     "Krichene & Rendle 2020)"
 )
-MOST_RANKS = 1000  # true ranks that represent all ranks of a large catalogue
+MAX_RANKS = 1000  # true ranks that represent all ranks of a large catalogue
 
 
 def list_values(
@@ -153,8 +153,8 @@ def possible_ranks(last: int) -> tuple[np.ndarray, np.ndarray]:
 
     The prior falls with 1 / rank: a useful model ranks most relevant items near the top.
     """
-    ranks = np.unique(np.geomspace(1, last, MOST_RANKS).round().astype(np.int64))
-    if last <= MOST_RANKS:
+    ranks = np.unique(np.geomspace(1, last, MAX_RANKS).round().astype(np.int64))
+    if last <= MAX_RANKS:
         ranks = np.arange(1, last + 1)
     width = np.diff(ranks, append=last + 1)
     prior = width / ranks

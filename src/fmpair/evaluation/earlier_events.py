@@ -1,6 +1,6 @@
-"""What was known of a user when an event came: the events before it, in the test and in training.
+"""Histories of test events: the user's earlier events, in the test part and in training.
 
-The protocols of sessions and of one cut in time ask every event with its own history.
+Under the protocols of sessions and of one cut in time, every test event has its own history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HISTORY_BYTES = 48  # an entry of a history, as numbers and as an id in a list
 
 
 class Memory(NamedTuple):
-    """Which events before a query a model is given.
+    """Which earlier events a model gets with a query.
 
     whole: those of the training too, for a model whose given history replaces what it knows of a
     user. last: the latest so many; within: at most so many microseconds before; per: only those
@@ -66,7 +66,7 @@ def memory_of(model: Any) -> Memory | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered:
+class NumberedEvents:
     """Training and test events under one numbering; -1 for test items without training events."""
 
     train: Dataset
@@ -77,7 +77,7 @@ class Numbered:
     item: np.ndarray
 
     @property
-    def learned(self) -> np.ndarray:
+    def known(self) -> np.ndarray:
         """bool [test]: whether the item has training events."""
         return (self.item >= 0) & np.isin(self.item, self.train.item)
 
@@ -89,7 +89,7 @@ class Earlier(NamedTuple):
     days: np.ndarray
 
 
-def in_session(events: Numbered) -> Rows:
+def in_session(events: NumberedEvents) -> Rows:
     """Return per test event the items of its user's earlier test events, oldest first.
 
     Events of items without training events have no history and are in none. Rows of one time keep
@@ -102,68 +102,70 @@ def in_session(events: Numbered) -> Rows:
             f"{named('history', 'test')} is for sessions that only the test has; split by "
             "by_session"
         )
-    known = events.learned
+    known = events.known
     owner = np.where(known, events.user, -1)
     return _before(owner, events.item, moments_by_user(events.test), known, strict=False).items
 
 
-def before_each(events: Numbered, memory: Memory, asked: np.ndarray | None = None) -> Earlier:
-    """Return what each test event's user did strictly before it, as far as a model takes it in.
+def before_each(events: NumberedEvents, memory: Memory, rows: np.ndarray | None = None) -> Earlier:
+    """Return the earlier events of each test event's user, limited to those the model uses.
 
-    asked: the test events that need it; others have nothing. Items without training events are in
+    rows: the test events that need a history, None for all. Items without training events are in
     no history.
     """
     train, test = events.train, events.test
     moment = _moments(train, test)
     user = np.concatenate([events.train_user, events.user])
     item = np.concatenate([train.item, events.item]).astype(np.int32)
-    told = np.concatenate([np.full(len(train), memory.whole), events.learned])
+    in_history = np.concatenate([np.full(len(train), memory.whole), events.known])
     wanted = np.zeros(len(user), bool)
-    wanted[len(train) :] = True if asked is None else np.isin(np.arange(len(test)), asked)
+    wanted[len(train) :] = True if rows is None else np.isin(np.arange(len(test)), rows)
     owner = user
     if memory.per is not None and memory.per in train.columns.columns:
         visit = pl.concat([part.columns[memory.per].cast(pl.String) for part in (train, test)])
         owner = np.unique(
             user << 32 | visit.fill_null("").rank("dense").to_numpy(), return_inverse=True
         )[1]
-    found = _before(owner, item, moment, told, wanted=wanted, memory=memory)
-    days = found.days
+    before = _before(owner, item, moment, in_history, wanted=wanted, memory=memory)
+    days = before.days
     if memory.since and memory.per is not None:  # since the last event of any session
-        days = _before(user, item, moment, told, memory=Memory(last=0)).days
-    start = found.items.start[len(train) :]
-    return Earlier(Rows(start, found.items.column, found.items.value), days[len(train) :])
+        days = _before(user, item, moment, in_history, memory=Memory(last=0)).days
+    start = before.items.start[len(train) :]
+    return Earlier(Rows(start, before.items.column, before.items.value), days[len(train) :])
 
 
 def _before(
     owner: np.ndarray,
     item: np.ndarray,
     moment: np.ndarray,
-    told: np.ndarray,
+    in_history: np.ndarray,
     strict: bool = True,
     wanted: np.ndarray | None = None,
     memory: Memory = ALL,
 ) -> Earlier:
-    """Return the items that each owner's events had before: those of the events of `told`.
+    """Return the items of each event's owner before it.
 
-    strict: events of one time do not precede each other. wanted: bool, the events that need it.
+    in_history: bool, the events that histories may have. strict: events of one time do not precede
+    each other. wanted: bool, the events that need a history.
     """
     count = len(owner)
     order = np.lexsort((moment, owner))
     owner, moment = owner[order], moment[order]
-    place = np.arange(count)
+    position = np.arange(count)
     opens = np.diff(owner, prepend=-2) != 0
-    first = np.maximum.accumulate(np.where(opens, place, 0))
-    until = place
+    first = np.maximum.accumulate(np.where(opens, position, 0))
+    until = position
     if strict:
         new = opens | (np.diff(moment, prepend=0) != 0)
-        until = np.maximum.accumulate(np.where(new, place, 0))
+        until = np.maximum.accumulate(np.where(new, position, 0))
     days = np.full(count, np.nan)
     some = until > first
     days[order[some]] = (moment[some] - moment[until[some] - 1]) / DAY
     if memory.within is not None:
         first = _since(np.cumsum(opens), moment, memory.within)
-    kept = np.concatenate([[0], np.cumsum(told[order])])  # events of `told` before each place
-    begin, end = kept[first], kept[until]
+    # Events that histories may have, before each position.
+    count_before = np.concatenate([[0], np.cumsum(in_history[order])])
+    begin, end = count_before[first], count_before[until]
     if memory.last is not None:
         begin = np.maximum(begin, end - memory.last)
     lengths, from_ = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -173,12 +175,12 @@ def _before(
     size = f"{count:,} events"
     check_memory("evaluating", size, HISTORY_BYTES * int(start[-1]), None, "test fewer events")
     entries = np.repeat(from_ - start[:-1], lengths) + np.arange(start[-1])
-    column = item[order][told[order]][entries]
+    column = item[order][in_history[order]][entries]
     return Earlier(Rows(start, column, np.ones(start[-1], np.float32)), days)
 
 
 def _since(owner: np.ndarray, moment: np.ndarray, within: int) -> np.ndarray:
-    """Return the first place of the owner at most so long before; both ascending, int64 [n]."""
+    """Return the owner's first position at most `within` earlier: int64 [n]; both ascending."""
     times, rank = np.unique(moment, return_inverse=True)
     oldest = np.searchsorted(times, moment - within)
     return np.searchsorted(owner * len(times) + rank, owner * len(times) + oldest)
@@ -203,8 +205,8 @@ def with_histories(
     ids = pl.DataFrame({EVENT: history.owner, COLUMN: items.take(history.column)})
     lists = ids.group_by(EVENT, maintain_order=True).agg(COLUMN)
     every = pl.DataFrame({EVENT: np.arange(history.size)})
-    told = every.join(lists, on=EVENT, how="left", maintain_order="left")[COLUMN]
-    columns = queries.columns.with_columns(told.fill_null([]))
+    column = every.join(lists, on=EVENT, how="left", maintain_order="left")[COLUMN]
+    columns = queries.columns.with_columns(column.fill_null([]))
     if days is not None:
         columns = columns.with_columns(pl.Series(SINCE, days).fill_nan(None))
     return replace(queries, columns=columns)

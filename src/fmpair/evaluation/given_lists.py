@@ -13,8 +13,8 @@ import polars as pl
 from fmpair.arrays import group_rows
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.columns.roles import find_column
-from fmpair.data.formats.source import parse_errors
-from fmpair.data.formats.trec import is_run, read_run
+from fmpair.data.formats.source import first_line, parse_errors, read_lines, suffix_of
+from fmpair.data.frame import with_types
 from fmpair.data.read import read_frame
 from fmpair.errors import DataError, OptionError, listing, named
 from fmpair.evaluation.evaluation import Evaluation, evaluate
@@ -179,3 +179,41 @@ def _numbers(keys: pl.DataFrame, known: pl.DataFrame) -> np.ndarray:
     names = [name for name in known.columns if name != LIST]
     joined = keys.join(known, on=names, how="left", maintain_order="left", nulls_equal=True)
     return joined[LIST].fill_null(-1).to_numpy().astype(np.int64)
+
+
+# TREC runs: one line `user Q0 item rank score tag` per recommended item.
+
+TREC_FIELDS = ("user", "q0", "item", "rank", "score", "tag")
+TREC_SUFFIXES = (".trec", ".run")
+
+
+def is_run(path: str | Path) -> bool:
+    """Return whether the suffix or the first line is that of a TREC run."""
+    if suffix_of(path) in TREC_SUFFIXES:
+        return True
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as file:
+        fields = file.readline(1000).split()
+    return len(fields) == len(TREC_FIELDS) and fields[1].upper() == b"Q0"
+
+
+def read_run(path: str | Path) -> pl.DataFrame:
+    """Read a TREC run as a frame with the columns TREC_FIELDS; whole-number ids become integers."""
+    with parse_errors(f"{path} as a TREC run"):
+        lines = read_lines(path).str.strip_chars()
+        fields = lines.filter(lines != "").str.replace_all(r"\s+", " ").str.split(" ")
+        if not len(fields):
+            raise DataError(f"{path} has no lines '{' '.join(TREC_FIELDS)}' of a TREC run")
+        wrong = (lines != "") & (lines.str.count_matches(r"\S+") != len(TREC_FIELDS))
+        if wrong.any():
+            raise DataError(
+                f"line {first_line(wrong)} of {path} does not have the six fields of a TREC run: "
+                f"{' '.join(TREC_FIELDS)}"
+            )
+        frame = fields.list.to_struct(fields=list(TREC_FIELDS)).struct.unnest()
+        score = frame["score"].cast(pl.Float64, strict=False).fill_nan(None)
+        if score.null_count():
+            text = frame["score"].filter(score.is_null())[0]
+            raise DataError(f"a score in {path} is not a number: {text!r}")
+        return with_types(frame.with_columns(score), ids=("user", "item"))

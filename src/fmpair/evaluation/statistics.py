@@ -26,8 +26,8 @@ from fmpair.evaluation.clusters import (
     VarianceComponent,
     combined,
     freedom_of,
-    gathered,
-    paired,
+    sum_by_user,
+    sum_differences,
     t_quantile,
     t_two_sided,
     variance_between,
@@ -77,7 +77,7 @@ def bootstrap(
 
     Users are drawn with replacement.
     """
-    return bootstrap_interval(gathered(values, users), level, repeats, seed)
+    return bootstrap_interval(sum_by_user(values, users), level, repeats, seed)
 
 
 def randomisation_test(
@@ -92,22 +92,22 @@ def randomisation_test(
 
     Exact for up to 14 users that differ; else p = (1 + as extreme) / (1 + repeats).
     """
-    return randomisation_p(paired(a, b, users, items), repeats, seed)
+    return randomisation_p(sum_differences(a, b, users, items), repeats, seed)
 
 
 def t_test(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Two-sided p of the paired t-test over users."""
-    return t_test_p(paired(a, b, users, items))
+    return t_test_p(sum_differences(a, b, users, items))
 
 
 def wilcoxon(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Two-sided p of the signed-rank test over users; users that do not differ are dropped."""
-    return wilcoxon_p(paired(a, b, users, items))
+    return wilcoxon_p(sum_differences(a, b, users, items))
 
 
 def effect_size(a: Values, b: Values, users: Groups = None, items: Groups = None) -> float:
     """Cohen's d over users: their mean difference over its standard deviation."""
-    return cohens_d(paired(a, b, users, items))
+    return cohens_d(sum_differences(a, b, users, items))
 
 
 def detectable(
@@ -119,7 +119,7 @@ def detectable(
     items: Groups = None,
 ) -> float:
     """Smallest true difference that a test at this level would find with this power."""
-    return detectable_difference(paired(a, b, users, items), level, power)
+    return detectable_difference(sum_differences(a, b, users, items), level, power)
 
 
 def is_level(
@@ -131,7 +131,7 @@ def is_level(
     items: Groups = None,
 ) -> bool:
     """Whether two models differ by no more than the margin, by two one-sided t-tests."""
-    return is_equivalent(paired(a, b, users, items), margin, level)
+    return is_equivalent(sum_differences(a, b, users, items), margin, level)
 
 
 def holm(p_values: Values) -> np.ndarray:
@@ -199,14 +199,14 @@ def _drawn_t(clusters: Clusters, tail: float, draws: int, seed: int) -> tuple[fl
     total, size, mean = clusters.total, clusters.size, clusters.mean
     each = np.column_stack([total, size, total**2, total * size, size**2])
     rng, count = np.random.default_rng(seed), len(total)
-    found = []
+    statistics = []
     for rows in _batches(draws, count):
         chosen = rng.integers(0, count, (rows, count), np.int32)
         sums = np.column_stack([column[chosen].sum(axis=1) for column in each.T])
         means, variance = _moments(sums, count)
         varied = variance > 1e-12 * max(mean * mean, 1e-300)
-        found.append((means[varied] - mean) / np.sqrt(variance[varied]))
-    t = np.concatenate(found)
+        statistics.append((means[varied] - mean) / np.sqrt(variance[varied]))
+    t = np.concatenate(statistics)
     if len(t) < draws / 2:
         return 0.0, 0.0
     low, high = np.quantile(t, [tail, 1 - tail])
@@ -306,13 +306,13 @@ def permuted(
     least = min(len(a.total), len(b.total))
     if least < 2 or least >= MANY or plain.low == plain.high:
         return plain
-    drawn = _random_t(a, b, draws, seed)
+    random_t = _random_t(a, b, draws, seed)
     error = math.sqrt(a.variance + b.variance)
     t = plain.mean / error
     slack = 1e-9 * (1 + abs(t))  # sums in another order differ slightly
-    above, below = (drawn >= t - slack).sum(), (drawn <= t + slack).sum()
+    above, below = (random_t >= t - slack).sum(), (random_t <= t + slack).sum()
     tail = (1 - level) / 2
-    first, last = np.quantile(drawn, [tail, 1 - tail], method="inverted_cdf")
+    first, last = np.quantile(random_t, [tail, 1 - tail], method="inverted_cdf")
     low, high = plain.mean - last * error, plain.mean - first * error
     p = min(1.0, 2 * (1 + min(above, below)) / (1 + draws))
     return MeanDifference(plain.mean, float(low), float(high), float(p))

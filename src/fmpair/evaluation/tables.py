@@ -83,9 +83,9 @@ def warm_and_cold(
     rows = []
     for name, protocol in (("warm", "warm"), ("cold", "cold"), ("both", "full-user")):
         if name == "both" or name in kinds:
-            found = evaluate(model, train, test, protocol, metrics)
-            means = {metric.partition("[")[0]: value for metric, value in found.means.items()}
-            rows.append({"items": name, "units": len(found.units), **means})
+            evaluation = evaluate(model, train, test, protocol, metrics)
+            means = {metric.partition("[")[0]: value for metric, value in evaluation.means.items()}
+            rows.append({"items": name, "units": len(evaluation.units), **means})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -16,7 +16,7 @@ from fmpair.errors import DataError, OptionError, listing, unknown
 from fmpair.evaluation.earlier_events import (
     ALL,
     Memory,
-    Numbered,
+    NumberedEvents,
     before_each,
     in_session,
     with_histories,
@@ -82,24 +82,26 @@ def units_of(
     if session is not None:
         queries = with_histories(queries, session.take(row[first]), None, train.items)
     elif protocol.history == "known" and memory is not None:
-        told = before_each(events, memory, row[first])
-        days = told.days[row[first]] if memory.since else None
-        queries = with_histories(queries, told.items.take(row[first]), days, train.items)
+        earlier = before_each(events, memory, row[first])
+        days = earlier.days[row[first]] if memory.since else None
+        queries = with_histories(queries, earlier.items.take(row[first]), days, train.items)
     task = RankingTask(number.astype(np.int64), owner[row], hidden, relevant)
     return Units(row, events.user[row], events.users, task, queries)
 
 
-def _numbered_together(train: Dataset, test: Dataset) -> Numbered:
+def _numbered_together(train: Dataset, test: Dataset) -> NumberedEvents:
     users = train.users if train.users is test.users else train.users.extend(test.users.ids)
     user = test.user if users is test.users else users.numbers(test.users.ids)[test.user]
     item = test.item
     if train.items is not test.items:
         item = train.items.numbers(test.items.ids)[test.item]
-    return Numbered(train, test, users, train.user.astype(np.int64), user.astype(np.int64), item)
+    return NumberedEvents(
+        train, test, users, train.user.astype(np.int64), user.astype(np.int64), item
+    )
 
 
 def _relevant(
-    events: Numbered, protocol: Protocol, group: np.ndarray, earlier: Rows | None
+    events: NumberedEvents, protocol: Protocol, group: np.ndarray, earlier: Rows | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (relevant test events int64 [kept], their gains float32 [kept]).
 
@@ -113,8 +115,8 @@ def _relevant(
             raise OptionError(unknown("column for gain", protocol.gain, test.columns.columns))
         gain = test.columns[protocol.gain].fill_null(1).to_numpy().astype(np.float32)
     inside = True if protocol.domain is None else in_domain(test, protocol.domain)
-    told = True if earlier is None else np.diff(earlier.start) > 0
-    rows = np.flatnonzero((gain > 0) & inside & told)
+    has_history = True if earlier is None else np.diff(earlier.start) > 0
+    rows = np.flatnonzero((gain > 0) & inside & has_history)
     rows = rows[_firsts(group[rows], test.item[rows])]
     if protocol.relevant in ("warm", "cold"):
         warm = np.isin(events.item[rows], events.train.item)
@@ -143,7 +145,9 @@ def _one_each(user: np.ndarray, events: Dataset, last: bool) -> np.ndarray:
     return order[np.unique(user[order], return_index=True)[1]]
 
 
-def _hidden(events: Numbered, protocol: Protocol, kept: np.ndarray) -> tuple[Rows, np.ndarray]:
+def _hidden(
+    events: NumberedEvents, protocol: Protocol, kept: np.ndarray
+) -> tuple[Rows, np.ndarray]:
     """Return excluded items by owner, and the owner of each test event, int64 [test].
 
     kept: the relevant events; the others need no owner.
@@ -166,7 +170,7 @@ def _hidden(events: Numbered, protocol: Protocol, kept: np.ndarray) -> tuple[Row
     return distinct_pairs(train_owner, item, count), owner
 
 
-def _users_in_context(events: Numbered) -> tuple[np.ndarray, np.ndarray]:
+def _users_in_context(events: NumberedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of the (user, context) pair of each training and each test event."""
     context = list(events.test.context)
     missing = [name for name in context if name not in events.train.columns.columns]

@@ -94,9 +94,9 @@ def compared(
 
 def _events_of(store: EventStore, outcome: str) -> pl.DataFrame:
     """Return (user, item, time, amount) of the events that count for an outcome."""
-    found = [event for page in pages(store.after) for event in page]
+    events = [event for page in pages(store.after) for event in page]
     if outcome != CLICKS:
-        types = {event.event for event in found if event.event is not None}
+        types = {event.event for event in events if event.event is not None}
         strengths = zip(sorted(types), strengths_of(sorted(types)))
         bought = {kind for kind, strength in strengths if strength == len(SIGNS) - 1}
         if not bought:
@@ -104,12 +104,12 @@ def _events_of(store: EventStore, outcome: str) -> pl.DataFrame:
                 f"no event of the store is a purchase (types: {listing(sorted(types)) or 'none'}): "
                 f"send purchases with the event type 'buy', one of {listing(SIGNS[-1])}"
             )
-        found = [event for event in found if event.event in bought]
-        if outcome == REVENUE and all(event.value is None for event in found):
+        events = [event for event in events if event.event in bought]
+        if outcome == REVENUE and all(event.value is None for event in events):
             raise DataError("no purchase of the store has a value: send it with the events")
     rows = [
         (str(e.user), str(e.item), e.time, (e.value or 0.0) if outcome == REVENUE else 1.0)
-        for e in found
+        for e in events
     ]
     names = {"user": pl.String, "item": pl.String, "time": pl.Int64, "amount": pl.Float64}
     return pl.DataFrame(rows, names, orient="row")

@@ -35,10 +35,14 @@ def frame_of(store: EventStore, after: int = 0) -> pl.DataFrame:
         EVENT_TYPE: [event.event for event in events],
         "value": [event.value for event in events],
     }
-    values = {name: own for name, own in values.items() if any(one is not None for one in own)}
+    values = {
+        name: column_values
+        for name, column_values in values.items()
+        if any(value is not None for value in column_values)
+    }
     values |= {name: [getattr(event, name) for event in events] for name in SERVICE_COLUMNS}
-    for name, own in values.items():
-        columns.append(column(f"{PREFIX}{name}" if name in names else name, own))
+    for name, column_values in values.items():
+        columns.append(column(f"{PREFIX}{name}" if name in names else name, column_values))
     return pl.DataFrame(columns)
 
 

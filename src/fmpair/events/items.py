@@ -1,4 +1,4 @@
-"""Changes of items: what a shop tells a service of its catalogue, kept beside the events."""
+"""Changes of items that a shop sends to a service, stored beside the events."""
 
 from __future__ import annotations
 

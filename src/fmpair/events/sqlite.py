@@ -152,10 +152,10 @@ class SQLite:
             return
         self._checked_at = time.monotonic()
         if self.path.stat().st_size <= MAX_CHECKED:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
+            (problem,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if problem != "ok":
                 self._checked_at = -CHECK_EVERY  # until it is whole again
-                raise sqlite3.DatabaseError(found)
+                raise sqlite3.DatabaseError(problem)
 
     def learned(self, model: str) -> int:
         rows = self._read("SELECT position FROM learned WHERE model = ?", model)
@@ -187,8 +187,8 @@ class SQLite:
                 (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
                 positions = range(last - new + 1, last + 1)
             elif rows:  # some were stored before
-                found = (connection.execute(POSITION, (row[-1],)) for row in rows)
-                positions = [cursor.fetchone()[0] for cursor in found]
+                cursors = (connection.execute(POSITION, (row[-1],)) for row in rows)
+                positions = [cursor.fetchone()[0] for cursor in cursors]
         return positions
 
     @contextmanager
@@ -220,9 +220,9 @@ class SQLite:
             reader = self._local.reader = self._connect(READ_WAIT)
             reader.execute("PRAGMA query_only = ON")
             reader.execute("PRAGMA schema_version").fetchone()  # opens the log, if there is one
-            found = self._found_log()
-            if self._log is None and None not in found:  # noticed if it is removed before we write
-                self._log = found
+            log = self._found_log()
+            if self._log is None and None not in log:  # noticed if it is removed before we write
+                self._log = log
             self._local.version = None
             self._readers.append(reader)
         return reader

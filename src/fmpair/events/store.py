@@ -170,7 +170,7 @@ class EventStore:
         return self._database.put_items(changes)
 
     def items(self, position: int, limit: int) -> list[ItemChange]:
-        """Return at most `limit` items changed after a change, each with all that was told."""
+        """Return at most `limit` items changed after a change, each with all its known columns."""
         return [
             ItemChange(item, json.loads(columns), change)
             for item, columns, change in self._database.items(position, limit)
@@ -364,8 +364,8 @@ class GroupCommit:
         """Return the items of queued impressions of any of the users since a time."""
         with self._changed:
             waiting = [*self._writing, *self._impressions]
-        own = (one for one in waiting if one.user in users and one.time >= since)
-        return {item for one in own for item in one.items}
+        events = (event for event in waiting if event.user in users and event.time >= since)
+        return {item for event in events for item in event.items}
 
     def close(self) -> None:
         """Write everything queued, then stop."""

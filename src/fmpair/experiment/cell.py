@@ -111,11 +111,13 @@ def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None
         parts = parts_of(cell, data, split)
         recipe = recipe_of(cell.model, cell.seed, threads)
         model, log = fit(recipe, cell, parts, threads)
-        informed = model
-        if parts.shown is not None and getattr(model, "uses_last_events", False):
-            informed = model.extended(parts.shown)
+        with_history = model
+        if parts.added_history is not None and getattr(model, "uses_last_events", False):
+            with_history = model.extended(parts.added_history)
         began = CLOCK.now()
-        judged = [_judge(informed, cell, parts, protocol, threads) for protocol in cell.protocols]
+        evaluated = [
+            _evaluate(with_history, cell, parts, protocol, threads) for protocol in cell.protocols
+        ]
         record = {
             "id": cell.id,
             "cell": cell.spec(),
@@ -126,10 +128,10 @@ def run_cell(cell: Cell, data: Dataset, split: Split, threads: int | None = None
             "epochs": log.epochs,
             "peak_mb": peak_mb(),
             "curve": log.curve,
-            "protocols": [values for values, _ in judged],
+            "protocols": [values for values, _ in evaluated],
             "provenance": recipe.provenance() if isinstance(recipe, Sourced) else {},
         }
-        return Outcome(record, tuple(units for _, units in judged), model)
+        return Outcome(record, tuple(units for _, units in evaluated), model)
     except Exception as error:
         return failed(cell, line_of(error), by_model(error))
 
@@ -165,21 +167,21 @@ def by_model(error: BaseException) -> bool:
 class CellData:
     """The events of one cell.
 
-    learned: training events. held_out: events for early stopping, if any. known: events that
-    define seen items. judged: test events. watched, watched_known: judged and known events of the
-    learning curve; watched_part: their part. every: events of all parts. shown: events added to
-    the histories of the fitted model without training, if any.
+    train: training events. validation: events for early stopping, if any. known: events that
+    define seen items. test: test events. curve_test, curve_known: those of the learning curve;
+    curve_part: their part. all_events: of all parts. added_history: events added to the histories
+    of the fitted model without training, if any.
     """
 
-    learned: Dataset
-    held_out: Dataset | None
+    train: Dataset
+    validation: Dataset | None
     known: Dataset
-    judged: Dataset
-    watched: Dataset
-    watched_known: Dataset
-    watched_part: str
-    every: Dataset
-    shown: Dataset | None = None
+    test: Dataset
+    curve_test: Dataset
+    curve_known: Dataset
+    curve_part: str
+    all_events: Dataset
+    added_history: Dataset | None = None
 
 
 def parts_of(cell: Cell, data: Dataset, split: Split) -> CellData:
@@ -189,17 +191,17 @@ def parts_of(cell: Cell, data: Dataset, split: Split) -> CellData:
     learns from train only. In that case add the validation events to its histories after the fit.
     """
     train, validation = split.training(data), data.take(split.validation)
-    stops = cell.model.stop is not None
-    if not len(validation) and (stops or cell.part == VALIDATION):
+    stops_early = cell.model.stop is not None
+    if not len(validation) and (stops_early or cell.part == VALIDATION):
         raise OptionError(needs_validation(cell.model.name))
-    held_out = validation if stops else None
+    for_stopping = validation if stops_early else None
     if cell.part == VALIDATION:
-        return CellData(train, held_out, train, validation, validation, train, VALIDATION, data)
+        return CellData(train, for_stopping, train, validation, validation, train, VALIDATION, data)
     both = split.before_test(data)
     test = data.take(split.test)
-    if stops or cell.model.learns == "train":
+    if stops_early or cell.model.learns == "train":
         return CellData(
-            train, held_out, both, test, validation, train, VALIDATION, data, validation
+            train, for_stopping, both, test, validation, train, VALIDATION, data, validation
         )
     return CellData(both, None, both, test, test, both, TEST, data)
 
@@ -224,19 +226,19 @@ def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
 def visible(data: Dataset, model: Candidate) -> Dataset:
     """Return the events with only the columns the candidate may use."""
     if model.context is not None:
-        kept = _known("context column", model.context, data.context)
+        kept = _checked_names("context column", model.context, data.context)
         hidden = [name for name in data.context if name not in kept]
         data = replace(data, context=tuple(kept), columns=data.columns.drop(hidden))
     if model.user_fields is not None:
-        kept = _known("user attribute", model.user_fields, data.user_table.columns)
+        kept = _checked_names("user attribute", model.user_fields, data.user_table.columns)
         data = replace(data, user_table=data.user_table.select(kept))
     if model.item_fields is not None:
-        kept = _known("item attribute", model.item_fields, data.item_table.columns)
+        kept = _checked_names("item attribute", model.item_fields, data.item_table.columns)
         data = replace(data, item_table=data.item_table.select(kept))
     return data
 
 
-def _known(what: str, names: tuple[str, ...], known: Any) -> list[str]:
+def _checked_names(what: str, names: tuple[str, ...], known: Any) -> list[str]:
     for name in names:
         if name not in known:
             raise OptionError(unknown(what, name, known))
@@ -269,7 +271,7 @@ class FitLog:
 
 def fit(recipe: Any, cell: Cell, parts: CellData, threads: int | None) -> tuple[Any, FitLog]:
     """Return the fitted model and the measurements of its training."""
-    events, log = visible(parts.learned, cell.model), FitLog()
+    events, log = visible(parts.train, cell.model), FitLog()
     began = CLOCK.now()
     if cell.model.stop is not None and not can_stop_early(recipe):
         raise OptionError(cannot_stop(cell.model.name))
@@ -293,24 +295,24 @@ def _by_epochs(
     recipe: Any, cell: Cell, parts: CellData, events: Dataset, log: FitLog, threads: int | None
 ) -> Any:
     stop = None
-    if parts.held_out is not None:
-        held_out = visible(parts.held_out, cell.model)
-        own_threads = getattr(recipe, "threads", None)
-        stop = Validation(events, held_out, cell.stop_by, cell.model.stop or 1, own_threads)
+    if parts.validation is not None:
+        validation = visible(parts.validation, cell.model)
+        fit_threads = getattr(recipe, "threads", None)
+        stop = Validation(events, validation, cell.stop_by, cell.model.stop or 1, fit_threads)
     protocol = cell.protocols[0]
 
     def watch(epoch: Any) -> None:
         log.passed += 1
         seconds = epoch.seconds + (log.curve[-1][1] if log.curve else 0.0)
-        row = [epoch.number, seconds, float(epoch.loss), parts.watched_part]
+        row = [epoch.number, seconds, float(epoch.loss), parts.curve_part]
         log.curve.append([*row, None, None])
         if stop is None or epoch.value > log.best:
             log.epochs, log.best = epoch.number, epoch.value or 0.0
         if cell.curve and (epoch.number % cell.curve == 0 or epoch.number == recipe.epochs):
             began = CLOCK.now()
-            model, known, watched = epoch.recommender(), parts.watched_known, parts.watched
-            metrics = defined_metrics(cell.metrics, watched, protocol)
-            means = evaluate(model, known, watched, protocol, metrics, threads).means
+            model, known, test = epoch.recommender(), parts.curve_known, parts.curve_test
+            metrics = defined_metrics(cell.metrics, test, protocol)
+            means = evaluate(model, known, test, protocol, metrics, threads).means
             log.curve += [[*row, name, value] for name, value in _plain(means).items()]
             log.curve_seconds += CLOCK.now() - began
 
@@ -328,12 +330,12 @@ def defined_metrics(metrics: tuple[str, ...], test: Dataset, protocol: Protocol)
     return kept
 
 
-def _judge(
+def _evaluate(
     model: Any, cell: Cell, parts: CellData, protocol: Protocol, threads: int | None
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """Return the values of a model under one protocol as plain values, and those of each unit."""
-    metrics = defined_metrics(cell.metrics, parts.judged, protocol)
-    evaluation = evaluate(model, parts.known, parts.judged, protocol, metrics, threads)
+    metrics = defined_metrics(cell.metrics, parts.test, protocol)
+    evaluation = evaluate(model, parts.known, parts.test, protocol, metrics, threads)
     units, names, grouped = evaluation.units, cell.views, evaluation
     if protocol.unit != "interaction":  # other units may have several relevant items
         names = tuple(name for name in names if name not in views.BY_ITEM)
@@ -351,7 +353,7 @@ def _judge(
 
 def _view(name: str, evaluation: Evaluation, parts: CellData) -> list[dict[str, Any]]:
     """Return one row per group, without metrics over all lists, such as coverage."""
-    groups = views.groups(name, evaluation, parts.known, parts.judged, parts.every)
+    groups = views.groups(name, evaluation, parts.known, parts.test, parts.all_events)
     groups = groups.cast(pl.String).fill_null(NO_VALUE)
     return [
         {
@@ -388,5 +390,5 @@ def peak_mb() -> float:
         import resource
     except ImportError:  # Windows
         return float("nan")
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(most / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)

@@ -21,14 +21,14 @@ from fmpair.experiment import cell as cell_module
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, CellData, peak_mb, recipe_of, reset_peak, visible
 from fmpair.experiment.pool import threads_per_worker
-from fmpair.experiment.prepared import PreparedData, prepare, settle
+from fmpair.experiment.prepared import PreparedData, prepare, with_defaults
 from fmpair.experiment.run import duration
 from fmpair.training.epochs import Validation
 from fmpair.training.trainable import Trainable
 
 FITTED = 20_000  # events a model without epochs is fitted to; its time is scaled up from there
 WARM = 500  # events of a first fit, which compiles the kernels
-JUDGED = (200, 1000)  # test events: the difference of the two gives the cost of one
+TEST_EVENTS = (200, 1000)  # test events: the difference of the two gives the cost of one
 
 COSTS = ("train_seconds", "judge_seconds", "seconds", "peak_mb")
 SCHEMA = {
@@ -63,7 +63,7 @@ def estimate(experiment: Experiment) -> Estimate:
     """Estimate the time and memory of a run in an empty folder."""
     check_code(experiment)
     prepared = prepare(experiment.data, experiment.filters, experiment.split)
-    experiment = settle(experiment, prepared)
+    experiment = with_defaults(experiment, prepared)
     plan.check(experiment, prepared)
     rows = [_row(experiment, prepared, model) for model in experiment.models]
     frame = pl.DataFrame(rows, SCHEMA, orient="row")
@@ -82,24 +82,24 @@ def _row(experiment: Experiment, prepared: PreparedData, model: Candidate) -> tu
     threads = threads_per_worker(experiment)
     reset_peak()
     try:
-        train, fitted, epochs = _training(cell, parts, threads)
-        judge = _judging(cell, parts, fitted, threads)
+        train, fitted, epochs = _training_cost(cell, parts, threads)
+        evaluation = _evaluation_seconds(cell, parts, fitted, threads)
     except Exception as error:
         return model.name, cells, trials, None, None, None, None, line_of(error)
-    curve = judge / len(cell.protocols) * (epochs // cell.curve if cell.curve else 0)
-    share = len(prepared.splits[0].validation) / max(len(parts.judged), 1)
-    seconds = cells * (train + judge + curve) + trials * (train + share * judge)
+    curve = evaluation / len(cell.protocols) * (epochs // cell.curve if cell.curve else 0)
+    share = len(prepared.splits[0].validation) / max(len(parts.test), 1)
+    seconds = cells * (train + evaluation + curve) + trials * (train + share * evaluation)
     if model.tune is not None:
         seconds += folds * (model.tune.seconds or 0.0)
-    return model.name, cells, trials, train, judge, seconds, peak_mb(), None
+    return model.name, cells, trials, train, evaluation, seconds, peak_mb(), None
 
 
-def _training(cell: Cell, parts: CellData, threads: int | None) -> tuple[float, Any, int]:
+def _training_cost(cell: Cell, parts: CellData, threads: int | None) -> tuple[float, Any, int]:
     """Return the seconds of one whole fit, a partly fitted model, and its epochs."""
     recipe = recipe_of(cell.model, cell.seed, threads)
     if isinstance(recipe, RecBole) and not recipe.requirement.executable.exists():
         raise OptionError("recbole is not installed yet: the run installs it first")
-    events, by_epochs = visible(parts.learned, cell.model), isinstance(recipe, Trainable)
+    events, by_epochs = visible(parts.train, cell.model), isinstance(recipe, Trainable)
     if not by_epochs:
         recipe.fit(_some(events, WARM))
         part = _some(events, FITTED)
@@ -110,44 +110,46 @@ def _training(cell: Cell, parts: CellData, threads: int | None) -> tuple[float, 
     began, inside = time.perf_counter(), []
     for epoch in islice(recipe.train(events), 2):
         inside.append(epoch.seconds)
-    setting_up = time.perf_counter() - began - sum(inside)
+    setup = time.perf_counter() - began - sum(inside)
     began = time.perf_counter()
     fitted = epoch.recommender()
-    watching = _watching(cell, parts, events, fitted, threads) + time.perf_counter() - began
-    each = inside[-1] + (watching if cell.model.stop is not None else 0.0)
-    return setting_up + recipe.epochs * each, fitted, recipe.epochs
+    validation = (
+        _validation_seconds(cell, parts, events, fitted, threads) + time.perf_counter() - began
+    )
+    each = inside[-1] + (validation if cell.model.stop is not None else 0.0)
+    return setup + recipe.epochs * each, fitted, recipe.epochs
 
 
-def _watching(
+def _validation_seconds(
     cell: Cell, parts: CellData, events: Dataset, fitted: Any, threads: int | None
 ) -> float:
     """Return the seconds of one evaluation for early stopping, 0 without it."""
-    if parts.held_out is None:
+    if parts.validation is None:
         return 0.0
-    judge = Validation(events, visible(parts.held_out, cell.model), cell.stop_by, 1, threads)
-    judge.judge(fitted)  # compiles
+    validation = Validation(events, visible(parts.validation, cell.model), cell.stop_by, 1, threads)
+    validation.judge(fitted)  # compiles
     began = time.perf_counter()
-    judge.judge(fitted)
+    validation.judge(fitted)
     return time.perf_counter() - began
 
 
-def _judging(cell: Cell, parts: CellData, fitted: Any, threads: int | None) -> float:
+def _evaluation_seconds(cell: Cell, parts: CellData, fitted: Any, threads: int | None) -> float:
     """Return the seconds of one evaluation under every protocol."""
 
     def seconds(events: int) -> float:
-        test, began = _some(parts.judged, events), time.perf_counter()
+        test, began = _some(parts.test, events), time.perf_counter()
         for protocol in cell.protocols:
             metrics = cell_module.defined_metrics(cell.metrics, test, protocol)
             evaluate(fitted, parts.known, test, protocol, metrics, threads)
         return time.perf_counter() - began
 
-    few, many = JUDGED
+    few, many = TEST_EVENTS
     seconds(few)  # compiles
     first = seconds(few)
-    if len(parts.judged) <= many:
-        return seconds(len(parts.judged))
+    if len(parts.test) <= many:
+        return seconds(len(parts.test))
     each = max(seconds(many) - first, 0.0) / (many - few)
-    return first + each * (len(parts.judged) - few)
+    return first + each * (len(parts.test) - few)
 
 
 def _some(data: Dataset, events: int) -> Dataset:

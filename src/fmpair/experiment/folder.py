@@ -87,7 +87,7 @@ class RunFolder:
 
 
 @contextmanager
-def opened(folder: str | Path) -> Iterator[RunFolder]:
+def open_folder(folder: str | Path) -> Iterator[RunFolder]:
     """Create the run folder where needed, lock it, and remove incomplete files.
 
     A new folder is removed again if the run ends by an error before anything is in it.

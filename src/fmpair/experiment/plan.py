@@ -7,9 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fmpair.config.experiment import Candidate, Experiment
-from fmpair.config.model_section import needs_validation, placed
+from fmpair.config.model_section import (
+    budget_of,
+    needs_validation,
+    tunes_itself,
+    usual_ranges,
+    with_options_set,
+)
 from fmpair.config.option_schema import options_of
-from fmpair.config.tuning_section import budget_of, tunes_itself, usual_ranges
 from fmpair.data import Dataset
 from fmpair.errors import OptionError
 from fmpair.experiment.cell import TEST, VALIDATION, Cell, recipe_of, visible
@@ -68,7 +73,7 @@ def cell_of(
 
 def with_options(model: Candidate, chosen: Mapping[str, Any]) -> Candidate:
     """Return the candidate with the options that tuning chose, and nothing left to tune."""
-    return replace(model, options=placed(model.options, chosen), search={}, tune=None)
+    return replace(model, options=with_options_set(model.options, chosen), search={}, tune=None)
 
 
 def tuning_metric(experiment: Experiment) -> str:
@@ -125,7 +130,7 @@ class Tunable(Protocol):
     def space(self) -> Space: ...
     @property
     def costs(self) -> tuple[float, ...]: ...
-    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+    def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
         """Return the options of a fit on a rung."""
         ...
 
@@ -144,7 +149,7 @@ class Ranges:
     def costs(self) -> tuple[float, ...]:
         return costs_of(self.epochs or 0)
 
-    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+    def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
         fewer = {}
         if rung < len(self.costs) - 1:
             fewer = {"epochs": epochs_of(self.epochs or 0, rung)}

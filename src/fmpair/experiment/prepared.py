@@ -20,10 +20,10 @@ from fmpair.data import Dataset, public_sets
 from fmpair.data import splits as splitting
 from fmpair.data.describe import fingerprint, low_ratings_note
 from fmpair.data.filters import RATED
+from fmpair.data.item_columns import vector_files
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
-from fmpair.data.vectors import files_of as vector_files
-from fmpair.device import CPU, settled
+from fmpair.device import CPU, resolve_device
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation.protocol import experiment_protocol
 from fmpair.metrics import ERRORS, Metric
@@ -196,13 +196,13 @@ def low_ratings(experiment: Experiment, data: Dataset) -> str:
     return low_ratings_note(data)
 
 
-def settle(experiment: Experiment, prepared: PreparedData) -> Experiment:
+def with_defaults(experiment: Experiment, prepared: PreparedData) -> Experiment:
     """Return the experiment with default protocol and device set.
 
     The data determine a missing protocol. The device is stored in the model options,
     because results depend on it; the default, the CPU, is omitted.
     """
-    device = settled(experiment.run.device)
+    device = resolve_device(experiment.run.device)
     protocols = experiment.protocols
     if not protocols:
         test = prepared.data.take(prepared.splits[0].test)
@@ -218,6 +218,6 @@ def _on_device(model: Candidate, device: str) -> Candidate:
     configured = model.options.get(DEVICE)
     if configured is None and (device == CPU or DEVICE not in options_of(find(model.kind)).known):
         return model
-    device = device if configured is None else settled(str(configured))
+    device = device if configured is None else resolve_device(str(configured))
     options = {name: value for name, value in model.options.items() if name != DEVICE}
     return replace(model, options=options if device == CPU else {**options, DEVICE: device})

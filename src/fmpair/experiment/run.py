@@ -22,10 +22,10 @@ from fmpair.evaluation.protocol import default_protocol_reason
 from fmpair.experiment import folder as files
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, failed
-from fmpair.experiment.folder import RunFolder, forget, opened, read_json, write_json
+from fmpair.experiment.folder import RunFolder, forget, open_folder, read_json, write_json
 from fmpair.experiment.manifest import manifest, now
 from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
-from fmpair.experiment.prepared import PreparedData, low_ratings, prepare, settle
+from fmpair.experiment.prepared import PreparedData, low_ratings, prepare, with_defaults
 from fmpair.experiment.results import Results, results
 from fmpair.experiment.tuning import Winner, choose, refit, tune
 from fmpair.text import harmless
@@ -36,7 +36,7 @@ DIED = "its process ended before it was done: killed, or out of memory"
 
 
 class Stopped(KeyboardInterrupt):
-    """A run was interrupted; the message tells how many cells are done."""
+    """A run was interrupted; the message says how many cells are done."""
 
 
 def run(experiment: Experiment, progress: Show = False, on: str | None = None) -> Results:
@@ -49,19 +49,19 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
     if on is not None:
         check_on(on)
     check_code(experiment)
-    with opened(experiment.output.folder) as folder:
+    with open_folder(experiment.output.folder) as folder:
         prepared = prepare(experiment.data, experiment.filters, experiment.split)
         reason = ""
         if not (experiment.protocols or (folder.path / files.PLAN).exists()):
             why = spelled(default_protocol_reason(prepared.data), in_file)
             reason = f"protocol: {why}"
-        experiment = settle(experiment, prepared)
+        experiment = with_defaults(experiment, prepared)
         if reason and next(iter(experiment.protocols.values())).unit == "user":
             reason += "; each user has one list of relevant items, so means are over users"
         plan.check(experiment, prepared)
         began = _begin(experiment, prepared, folder)
         total = plan.size(experiment, len(prepared.splits))
-        with executor(experiment, on) as execute, shown(progress, total) as display:
+        with executor(experiment, on) as execute, show_progress(progress, total) as display:
             for line in (reason, low_ratings(experiment, prepared.data)):
                 if line:
                     display.tell(line)
@@ -214,7 +214,7 @@ class Progress:
 
 
 @contextmanager
-def shown(show: Show, total: int) -> Iterator[Progress]:
+def show_progress(show: Show, total: int) -> Iterator[Progress]:
     """Yield the progress display; show: as `progress` of `run`."""
     if callable(show):
         yield Progress(total, show, show)

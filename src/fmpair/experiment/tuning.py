@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmpair.config.experiment import Candidate, Experiment
-from fmpair.config.tuning_section import budget_of
+from fmpair.config.model_section import budget_of
 from fmpair.errors import MachineError
 from fmpair.experiment import plan
 from fmpair.experiment.cell import VALIDATION, Cell, by_model, fit_to_epoch, recipe_of, visible
@@ -54,7 +54,7 @@ class Study:
         """Return the options of a setting, on a rung or in full."""
         last = len(self.tunable.costs) - 1
         setting = self.search.settings[number]
-        return self.tunable.thinned(setting, last if rung is None else rung)
+        return self.tunable.options_on_rung(setting, last if rung is None else rung)
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def tune(
         if model.tuned
         for fold in range(len(prepared.splits))
     ]
-    while asked := _asked(experiment, prepared, studies):
-        records = run_cells([cell for _, _, cell in asked])
-        for study, job, cell in asked:
-            _tell(experiment, study, job, records[cell.id])
+    while trials := _next_trials(experiment, prepared, studies):
+        records = run_cells([cell for _, _, cell in trials])
+        for study, job, cell in trials:
+            _report(experiment, study, job, records[cell.id])
     for study in studies:
         done, most = len(study.search.settings), study.search.budget.trials
         if most is not None and done < most:
@@ -102,11 +102,11 @@ def _study(experiment: Experiment, prepared: PreparedData, model: Candidate, fol
     return Study(model, fold, tunable, search)
 
 
-def _asked(
+def _next_trials(
     experiment: Experiment, prepared: PreparedData, studies: Sequence[Study]
 ) -> list[tuple[Study, Job, Cell]]:
     """Return the next fits of all studies and their cells."""
-    asked = []
+    trials = []
     for _ in range(experiment.tune.parallel):
         for study in studies:
             job = study.search.ask()
@@ -116,12 +116,12 @@ def _asked(
             seed = experiment.seeds[0]
             cell = plan.cell_of(experiment, prepared, model, study.fold, seed, VALIDATION)
             study.trials.append(Trial(job.number, cell))
-            asked.append((study, job, cell))
-    return asked
+            trials.append((study, job, cell))
+    return trials
 
 
-def _tell(experiment: Experiment, study: Study, job: Job, record: Mapping[str, Any]) -> None:
-    """Tell the search the value of a trial."""
+def _report(experiment: Experiment, study: Study, job: Job, record: Mapping[str, Any]) -> None:
+    """Report the value of a trial to the search."""
     if record["error"] is not None and not record["by_model"]:
         setting = study.search.settings[job.number]
         shown = ", ".join(f"{name} {value}" for name, value in setting.items())
@@ -179,9 +179,9 @@ def choose(
     if not means:
         return None
     best = max(means, key=lambda label: better * means[label])
-    own = [cell for cell in planned if cell.model.name == best]
-    model = _most_frequent(experiment, own, trials, records)
-    epochs = [records[cell.id]["epochs"] for cell in own]
+    best_cells = [cell for cell in planned if cell.model.name == best]
+    model = _most_frequent(experiment, best_cells, trials, records)
+    epochs = [records[cell.id]["epochs"] for cell in best_cells]
     stopped = round(sum(epochs) / len(epochs)) if model.stop is not None else None
     return Winner(model, metric, means[best], experiment.seeds[0], stopped)
 

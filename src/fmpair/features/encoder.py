@@ -89,7 +89,7 @@ class Encoder:
     def _weighted(self, rows: Rows) -> Rows:
         """Return an item's lists as TF-IDF vectors of length one, less what no other item has.
 
-        A value of few items tells more than one of many, and weighs log(items / its items). One of
+        A value that few items have weighs more: log(items / its items). One of
         a single item says nothing about others and would only repeat the item's own vector, so a
         value of n items counts by the share of the other ones, (n - 1) / n of its square.
         """

@@ -18,9 +18,9 @@ KINDS = ("auto", "categorical", "multi", "boolean", "numeric", "binned", "weight
          "vector", "history")  # fmt: skip
 OF_TIME = ("time", "categorical", "binned")  # kinds of a time and of its parts
 BINNINGS = ("quantile", "uniform")
-MOST_BINS = 10_000
-MOST_LAST = 1_000  # items of a history
-MOST_DIMENSIONS = 16_384  # of a vector
+MAX_BINS = 10_000
+MAX_LAST = 1_000  # items of a history
+MAX_DIMENSIONS = 16_384  # of a vector
 FAR = 5.0  # standardised values are clipped here, so that outliers cannot make training diverge
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 NO_ENCODING = (pl.Object, pl.Binary)
@@ -76,9 +76,9 @@ class Field:
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
         one_of("binning", self.binning, BINNINGS)
-        if not (isinstance(self.bins, int) and 2 <= self.bins <= MOST_BINS):
+        if not (isinstance(self.bins, int) and 2 <= self.bins <= MAX_BINS):
             raise OptionError(
-                f"bins must be a whole number from 2 to {MOST_BINS:,}, not {self.bins!r}"
+                f"bins must be a whole number from 2 to {MAX_BINS:,}, not {self.bins!r}"
             )
         if not (isinstance(self.separator, str) and self.separator):
             raise OptionError(f"separator must be text such as '|', not {self.separator!r}")
@@ -98,8 +98,8 @@ class Field:
     def _check_history(self) -> None:
         """Check the options of kind `history`, and make `of` a tuple."""
         whole("last", self.last, 1)
-        if self.last > MOST_LAST:
-            raise OptionError(f"last must be at most {MOST_LAST:,}, not {self.last:,}")
+        if self.last > MAX_LAST:
+            raise OptionError(f"last must be at most {MAX_LAST:,}, not {self.last:,}")
         if self.within is not None:
             duration(self.within)
         if self.per is not None and not (isinstance(self.per, str) and self.per):

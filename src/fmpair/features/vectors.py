@@ -7,7 +7,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, starts
 from fmpair.errors import DataError, named
-from fmpair.features.field import FAR, MOST_DIMENSIONS, Field
+from fmpair.features.field import FAR, MAX_DIMENSIONS, Field
 
 SHORTEST = 1e-6  # a vector of this length or less, relative to the usual one, has no direction
 
@@ -63,9 +63,9 @@ def _check_lengths(name: str, lengths: np.ndarray, row: np.ndarray, width: int) 
             f"{lengths[other[0]]}: give all the same length, or {named('kind', 'multi')} if they "
             "are lists of values"
         )
-    if width > MOST_DIMENSIONS:
+    if width > MAX_DIMENSIONS:
         raise DataError(
-            f"column {name!r} holds vectors of {width:,} numbers, at most {MOST_DIMENSIONS:,} are "
+            f"column {name!r} holds vectors of {width:,} numbers, at most {MAX_DIMENSIONS:,} are "
             "allowed: shorten them, for example by an SVD"
         )
 

@@ -22,9 +22,8 @@ from fmpair.fitted.question import (
     stacked_places,
     stacked_queries,
 )
-from fmpair.fitted.ruled_lists import Ruled, ScoresItems, ruled
 from fmpair.fitted.rules import BoundRules, Rules
-from fmpair.fitted.top_items import Best
+from fmpair.fitted.top_items import Best, Ruled, ScoresItems, ruled
 from fmpair.threads import check_process
 
 
@@ -63,16 +62,18 @@ def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
     if len(requests) == 1:
         return _answered(model, questions, requests)
     groups: dict[int, list[int]] = {}
-    for place, (question, request) in enumerate(zip(questions, requests)):
+    for number, (question, request) in enumerate(zip(questions, requests)):
         alone = request.chosen is not None or request.query.situation.width or question.rules
-        groups.setdefault(place if alone else -1, []).append(place)
-    found: dict[int, Answer] = {}
-    for places in groups.values():
+        groups.setdefault(number if alone else -1, []).append(number)
+    by_number: dict[int, Answer] = {}
+    for numbers in groups.values():
         answered = _answered(
-            model, [questions[place] for place in places], [requests[place] for place in places]
+            model,
+            [questions[number] for number in numbers],
+            [requests[number] for number in numbers],
         )
-        found |= zip(places, answered)
-    return [found[place] for place in range(len(requests))]
+        by_number |= zip(numbers, answered)
+    return [by_number[number] for number in range(len(requests))]
 
 
 @overload
@@ -121,20 +122,20 @@ def _answered(
     hidden = stacked_places([request.hidden for request in requests])
     chosen, most = requests[0].chosen, max(question.n for question in questions)
     best, score, filled = model.best(queries, chosen, hidden, most, interactive=True)
-    found = []
+    results = []
     for row, (question, request) in enumerate(zip(questions, requests)):
         count = min(int(filled[row]), question.n)
         numbers = best[row, :count] if chosen is None else chosen[best[row, :count]]
         terms = model.terms(queries, row, numbers.tolist()) if question.explain else None
-        found.append(_answer(model, question, request, numbers, score[row, :count], terms))
-    return found
+        results.append(_answer(model, question, request, numbers, score[row, :count], terms))
+    return results
 
 
 def _ruled_answer(model: Answering, question: Question, request: Request, rules: Rules) -> Answer:
     ruling = bound(model, rules)
     hidden, query = stacked_places([request.hidden]), request.query
-    asked = Ruled(query, request.chosen, hidden, ruling)
-    best, score, filled = ruled(model, asked, question.n, 1)
+    under_rules = Ruled(query, request.chosen, hidden, ruling)
+    best, score, filled = ruled(model, under_rules, question.n, 1)
     count = int(filled[0])
     numbers, terms = best[0, :count], None
     if question.explain:

@@ -1,4 +1,4 @@
-"""`Catalogue`: what is known of each item, for rules and display, learned from or not."""
+"""`Catalogue`: all columns of the items, for rules and display."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fmpair.data.frame import to_polars
 from fmpair.data.item_columns import changed, id_column, plain_columns
 from fmpair.data.vocabulary import Vocabulary
 
-LEAST_KEPT, MOST_KEPT = 8, 256  # results that `kept` holds at a time
-CELLS_KEPT = 32_000_000  # of all of them together, beyond the least number
+MIN_CACHED, MAX_CACHED = 8, 256  # results that `cached` holds at a time
+CELLS_CACHED = 32_000_000  # of all of them together, beyond the least number
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Catalogue:
     items: Vocabulary
     table: pl.DataFrame
     key: str = "item"
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -74,15 +74,15 @@ class Catalogue:
         items, table = changed(self.items, self.table, frame[ids.name], given, clear)
         return replace(self, items=items, table=table)
 
-    def kept(self, key: Any, make: Callable[[], Made]) -> Made:
-        """Return what `make` gave for a key of this catalogue before; ask it the first time.
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
+        """Return the result of `make` for a key, computed once for this catalogue.
 
         Rules keep the arrays of their conditions here, so that a condition is computed once.
         """
-        found = self._kept.get(key)
-        if found is None:
-            most = max(min(MOST_KEPT, CELLS_KEPT // max(len(self), 1)), LEAST_KEPT)
-            while len(self._kept) >= most:
-                self._kept.pop(next(iter(self._kept)), None)
-            found = self._kept[key] = make()
-        return found
+        result = self._cache.get(key)
+        if result is None:
+            limit = max(min(MAX_CACHED, CELLS_CACHED // max(len(self), 1)), MIN_CACHED)
+            while len(self._cache) >= limit:
+                self._cache.pop(next(iter(self._cache)), None)
+            result = self._cache[key] = make()
+        return result

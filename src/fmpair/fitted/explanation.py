@@ -16,8 +16,8 @@ from fmpair.fitted.factor_model import FactorModel
 from fmpair.fitted.question import Queries, Term
 
 NONE = np.zeros(0, np.int32)
-MOST_COMPARED = 1_000  # items of a user that an item is compared with
-NAMED, LEAST_ALIKE = 2, 0.2  # similar items that are named, and the least cosine of their vectors
+MAX_COMPARED = 1_000  # items of a user that an item is compared with
+NAMED, MIN_ALIKE = 2, 0.2  # similar items that are named, and the least cosine of their vectors
 
 
 class Part(NamedTuple):
@@ -112,11 +112,11 @@ def _products(part: Part, vectors: np.ndarray, meets: np.ndarray) -> list[tuple[
         for a, b in combinations(range(len(sums)), 2)
         if meets[a, b]
     ]
-    own = part.added(np.ones(len(vectors))) > 1
+    has_several = part.added(np.ones(len(vectors))) > 1
     return pairs + [
         (f"{name} x itself", (sums[a] ** 2 - squares[a]) / 2)
         for a, name in enumerate(part.names)
-        if own[a] and meets[a, a]
+        if has_several[a] and meets[a, a]
     ]
 
 
@@ -159,18 +159,18 @@ def _item_parts(model: FactorModel, item: int, known: np.ndarray) -> tuple[Part,
 # Fields of kind `vector`: one name for all their features.
 
 
-def _names(side: Side, own: str, columns: np.ndarray) -> tuple[list[str], np.ndarray | None]:
+def _names(side: Side, id_name: str, columns: np.ndarray) -> tuple[list[str], np.ndarray | None]:
     """Return the names of an id and its features, and the `place` of a Part."""
     field = np.searchsorted(side.offsets, columns, side="right") - 1
     vector = np.array([e.is_vector for e in side.encoders], bool)
     if not vector.any() or not vector[field].any():
-        return [own, *map(side.label, columns)], None
+        return [id_name, *map(side.label, columns)], None
     begins = ~vector[field] | (np.diff(field, prepend=-1) != 0)
     names = [
         side.encoders[f].name if vector[f] else side.label(column)
         for f, column in zip(field[begins], columns[begins])
     ]
-    return [own, *names], np.append(0, np.cumsum(begins))
+    return [id_name, *names], np.append(0, np.cumsum(begins))
 
 
 def _vectors(model: FactorModel) -> list[tuple[int, Encoder]]:
@@ -182,7 +182,7 @@ def _known_items(model: FactorModel, queries: Queries, row: int) -> np.ndarray:
     number = int(queries.user[row])
     if not _vectors(model) or number < 0:
         return NONE
-    return model.seen.row(number)[:MOST_COMPARED]
+    return model.seen.row(number)[:MAX_COMPARED]
 
 
 def _alike(model: FactorModel, first: int, size: int, item: int, known: np.ndarray) -> str:
@@ -197,5 +197,5 @@ def _alike(model: FactorModel, first: int, size: int, item: int, known: np.ndarr
     lengths = np.linalg.norm(vectors, axis=1)
     cosine = vectors[1:] @ vectors[0] / (lengths[1:] * lengths[0])
     best = np.argsort(-cosine, kind="stable")[:NAMED]
-    near = others[owner[1:][best[cosine[best] > LEAST_ALIKE]] - 1]
+    near = others[owner[1:][best[cosine[best] > MIN_ALIKE]] - 1]
     return ", ".join(str(model.space.items.ids[int(i)]) for i in near)

@@ -24,8 +24,7 @@ from fmpair.fitted.large_catalogue import ItemIndex, best_of_many, best_under_ru
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
-from fmpair.fitted.ruled_lists import Ruled, ScoreRows
-from fmpair.fitted.top_items import Best, cosines
+from fmpair.fitted.top_items import Best, Ruled, ScoreRows, cosines
 from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ def triples_of(space: FeatureSpace) -> Triples | None:
     return Triples(space.pairing.factors, query, _meeting(ITEM, space.item, space.pairing))
 
 
-def _meeting(own: str, side: Side, pairing: Pairing) -> Meeting:
-    group, meets = meeting_fields(own, side.encoders, pairing)
+def _meeting(id_name: str, side: Side, pairing: Pairing) -> Meeting:
+    group, meets = meeting_fields(id_name, side.encoders, pairing)
     return Meeting(int(group[0]), group[1:][side.field_numbers()], meets)
 
 
@@ -294,7 +293,7 @@ class FactorModel(FittedModel):
         n: int,
         interactive: bool = False,
     ) -> Best:
-        from fmpair.ranking.top import LEAST_ROWS, top
+        from fmpair.ranking.top import MIN_ROWS, top
 
         device = ranking_device(self.recipe, len(queries.user))
         if device is None and is_large(self.item_vectors, len(queries.user)):
@@ -304,14 +303,14 @@ class FactorModel(FittedModel):
         if chosen is not None:
             items = np.take(items, chosen, axis=1)
         # one thread for one product: the BLAS has threads of its own
-        threads = 1 if interactive and len(queries.user) <= LEAST_ROWS else None
+        threads = 1 if interactive and len(queries.user) <= MIN_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)
 
-    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
-        if not is_large(self.item_vectors, len(asked.queries.user)):
+    def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
+        if not is_large(self.item_vectors, len(question.queries.user)):
             return None
         threads = self.item_side.threads if threads == 1 else threads  # one: somebody waits
-        return best_under_rules(self, self.vectors(asked.queries), asked, n, threads)
+        return best_under_rules(self, self.vectors(question.queries), question, n, threads)
 
     def score_rows(self, queries: Queries) -> ScoreRows:
         vectors, items = self.vectors(queries), self.item_matrix

@@ -131,7 +131,7 @@ def read(path: str | Path, mapped: bool = False) -> Saved:
     mapped: the arrays are the file's pages, which processes share; see `catalog.load`.
     """
     header, tensors = contents(path, mapped)
-    with understood(path):
+    with model_file_errors(path):
         check_header(header)
         kind = header["frame"] if find_spec(header["frame"]) else "polars"  # what is installed
         return Saved(
@@ -173,7 +173,7 @@ def contents(path: str | Path, mapped: bool) -> tuple[dict[str, Any], dict[str, 
         )
     if header["format"] == OLDEST:
         header["catalogue"] = []
-    with understood(path):
+    with model_file_errors(path):
         return header, {name: _tensor(content, at, mapped) for name, at in places.items()}
 
 
@@ -198,7 +198,7 @@ def header_at(path: str | Path) -> dict[str, Any]:
 
 
 @contextmanager
-def understood(path: str | Path) -> Iterator[None]:
+def model_file_errors(path: str | Path) -> Iterator[None]:
     """Turn any error of a block that reads a file's parts into a ModelFileError of one line."""
     try:
         yield

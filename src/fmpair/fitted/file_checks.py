@@ -28,7 +28,7 @@ FLOATS = (FLOAT32, FLOAT64)
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 LARGEST = float(np.finfo(np.float32).max)
 FAR_OFF = 1 << 61  # microseconds, which can be added and subtracted in int64
-MOST = LARGEST / 10  # of scores, which are float32, with room for rounding
+MAX_SCORE = LARGEST / 10  # of scores, which are float32, with room for rounding
 
 Shape = tuple[int | str, ...]  # a name is a size left open, the same wherever it occurs
 
@@ -108,17 +108,17 @@ def check(arrays: Mapping[str, np.ndarray], table: Table) -> dict[str, np.ndarra
         if name not in table:
             raise ModelFileError(f"unexpected array {name!r}")
     sizes = _sizes(arrays, table)
-    found = {}
+    checked = {}
     for name, wanted in table.items():
         wrong = _wrong(arrays[name], wanted, sizes)
         if wrong:
             raise ModelFileError(f"the array {name!r} {wrong}")
-        found[name] = arrays[name].astype(wanted.stored or arrays[name].dtype, copy=False)
+        checked[name] = arrays[name].astype(wanted.stored or arrays[name].dtype, copy=False)
     for name, wanted in table.items():
         column = wanted.column if isinstance(wanted, Starts) else None
-        if column is not None and _has_repeats(found[name], found[column]):
+        if column is not None and _has_repeats(checked[name], checked[column]):
             raise ModelFileError(f"the array {column!r} has a value twice in one row")
-    return found
+    return checked
 
 
 def _sizes(arrays: Mapping[str, np.ndarray], table: Table) -> dict[str, int]:
@@ -189,7 +189,7 @@ def longest(rows: Rows) -> float:
 
 def refuse_overflow(*most: float) -> None:
     """Raise ModelFileError if scores as large as these bounds would not be finite."""
-    if not sum(most) < MOST:
+    if not sum(most) < MAX_SCORE:
         raise ModelFileError("its values are so large that scores would not be finite")
 
 
@@ -203,7 +203,7 @@ def seen_from(arrays: Mapping[str, np.ndarray]) -> Rows:
 # The header
 
 LONGEST = 1 << 22  # bytes: some ten thousand columns
-MOST_NESTED = 100_000  # lists and mappings, of which a few bytes make many
+MAX_NESTED = 100_000  # lists and mappings, of which a few bytes make many
 DEEPEST = 32
 LONGEST_TEXT = 1 << 16  # characters; searching longer ones for a similar name is slow
 SHA256 = 64  # digits
@@ -216,9 +216,9 @@ STORED = {  # types of arrays, by their names in safetensors
 }
 ROLES = ("user", "context", "item")
 FITTED = ("Recommender", "Ranker")
-LARGEST_NUMBER, LEAST_NUMBER = 1e39, 1e-250  # of the parameters of fields
+LARGEST_NUMBER, MIN_NUMBER = 1e39, 1e-250  # of the parameters of fields
 LARGEST_SCALE = 1e30
-MOST_FACTORS = 1 << 20
+MAX_FACTORS = 1 << 20
 
 
 Place = tuple[np.dtype, tuple[int, ...], int]  # type, shape and first byte of an array in a file
@@ -230,7 +230,7 @@ def header_of(content: mmap | bytes) -> dict[str, Any] | None:
     if not 0 < length <= min(LONGEST, len(content) - 8):
         return None
     text = content[8 : 8 + length]
-    if text.count(b"[") + text.count(b"{") > MOST_NESTED:
+    if text.count(b"[") + text.count(b"{") > MAX_NESTED:
         return None
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         outer = json.loads(text)
@@ -357,7 +357,7 @@ def _is_pairing(value: Any) -> bool:
     """Return whether a value describes the pairs of fields of a model of order three."""
     if not isinstance(value, dict) or set(value) != {"factors", "pairs", "items"}:
         return False
-    length = _is_whole(value["factors"]) and 0 < value["factors"] < MOST_FACTORS
+    length = _is_whole(value["factors"]) and 0 < value["factors"] < MAX_FACTORS
     return length and isinstance(value["items"], bool) and isinstance(value["pairs"], list | None)
 
 
@@ -401,7 +401,7 @@ FIELD: Entries = {
     "name": (lambda value: isinstance(value, str), "text"),
     "field": (_is_scaled, f"options by name, with a scale up to {LARGEST_SCALE:g}"),
     "centre": (_is_number, "a number"),
-    "spread": (lambda value: _is_number(value) and value >= LEAST_NUMBER, "a number above 0"),
+    "spread": (lambda value: _is_number(value) and value >= MIN_NUMBER, "a number above 0"),
     "edges": (
         lambda value: isinstance(value, list) and all(map(_is_number, value)),
         "a list of numbers",
@@ -413,7 +413,7 @@ FIELD: Entries = {
     "spreads": (
         lambda value: (
             value is None
-            or (isinstance(value, list) and all(_is_number(x) and x >= LEAST_NUMBER for x in value))
+            or (isinstance(value, list) and all(_is_number(x) and x >= MIN_NUMBER for x in value))
         ),
         "a list of numbers above 0",
     ),

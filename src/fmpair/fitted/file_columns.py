@@ -31,7 +31,7 @@ NUMBERS: dict[str, Any] = {
 }  # fmt: skip
 TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
 LONGEST_HASHED, HASHED_AT_ONCE = 16, 100_000  # bytes of an id; ids
-MOST_DIGITS = 40  # of a number that is kept as text
+MAX_DIGITS = 40  # of a number that is kept as text
 
 
 def ids_type(dtype: pl.DataType) -> list[Any]:
@@ -184,8 +184,8 @@ def _lists(members: pl.Series, start: np.ndarray | None, rows: int) -> pl.Series
     owner = np.repeat(np.arange(rows), np.diff(start))
     frame = pl.DataFrame({"row": owner, "members": members})
     empty = pl.DataFrame({"row": np.flatnonzero(np.diff(start) == 0)})
-    found = pl.concat([frame, empty], how="diagonal").group_by("row").agg("members")
-    return found.sort("row")["members"].list.drop_nulls()
+    lists = pl.concat([frame, empty], how="diagonal").group_by("row").agg("members")
+    return lists.sort("row")["members"].list.drop_nulls()
 
 
 def _arrays(name: str, values: pl.Series) -> dict[str, np.ndarray]:
@@ -289,7 +289,7 @@ def _from_texts(
         texts = np.insert(content, offsets[1:-1], ord("\n")).tobytes().decode().split("\n")
     if kind[0] == "String":
         return pl.Series(texts, dtype=pl.String)
-    if max(map(len, texts), default=0) > MOST_DIGITS:
+    if max(map(len, texts), default=0) > MAX_DIGITS:
         raise ValueError("numbers of too many digits")
     if kind[0] != "Decimal":
         whole = [int(text) for text in texts]

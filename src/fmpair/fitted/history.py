@@ -1,4 +1,4 @@
-"""What users did last: recent events as features, events taken in live, new events read in.
+"""Recent events of users: as features, taken in by a model in service, read from new data.
 
 Users and items are numbers, and times are microseconds since 1970.
 """
@@ -243,10 +243,10 @@ def _places(rows: Rows, owner: np.ndarray, column: np.ndarray) -> np.ndarray:
     return low
 
 
-def _interleaved(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return two arrays as one of the type of `one`; first: bool, where elements of `one` go."""
-    out = np.empty(len(first), one.dtype)
-    out[first], out[~first] = one, other
+def _interleaved(first: np.ndarray, at_first: np.ndarray, elsewhere: np.ndarray) -> np.ndarray:
+    """Return two arrays as one; first: bool, where the elements of `at_first` go."""
+    out = np.empty(len(first), at_first.dtype)
+    out[first], out[~first] = at_first, elsewhere
     return out
 
 
@@ -302,13 +302,13 @@ class LiveState:
         users, item, moment = events
         order = np.argsort(users, kind="stable")
         distinct, first = np.unique(users[order], return_index=True)
-        for user, mine in zip(distinct.tolist(), np.split(order, first[1:])):
+        for user, rows in zip(distinct.tolist(), np.split(order, first[1:])):
             row = self.seen_row(seen, user)
-            self.seen[user] = np.union1d(row, item[mine]).astype(np.int32)
+            self.seen[user] = np.union1d(row, item[rows]).astype(np.int32)
             if recent is not None:
                 line = self.recent.get(user) or recent.line(user)
-                self.recent[user] = _with_line(line, item[mine], moment[mine], last)
-                self.latest = max(self.latest, int(moment[mine].max()))
+                self.recent[user] = _with_line(line, item[rows], moment[rows], last)
+                self.latest = max(self.latest, int(moment[rows].max()))
 
 
 def _with_line(

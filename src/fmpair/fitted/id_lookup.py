@@ -14,9 +14,9 @@ from fmpair.errors import DataError, UnknownError, listing
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 
-MOST_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
+MAX_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # context values whose features are cached
-MOST_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
+MAX_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
 SHOWN = 3  # example ids in a message, if ids are numbers or times
 WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
@@ -30,7 +30,7 @@ class Ids:
         self._type = PLAIN.get(vocabulary.ids.dtype.base_type())
         self._ids: list[Any] | None = None
         self._number: dict[Any, int] = {}
-        if len(vocabulary) <= MOST_HELD:
+        if len(vocabulary) <= MAX_HELD:
             self._ids = vocabulary.ids.to_list()
             if self._type is not None:
                 self._number = {value: number for number, value in enumerate(self._ids)}
@@ -137,7 +137,7 @@ def number_of(what: str, value: Any, vocabulary: Vocabulary) -> int:
     raise unknown_id(what, value, vocabulary.ids)
 
 
-def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MOST_GUESSED) -> UnknownError:
+def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MAX_GUESSED) -> UnknownError:
     """Return the error for an unknown id; up to `most` ids are searched for the nearest one."""
     if ids.dtype == pl.String and len(ids) <= most:
         return UnknownError(unknown_message(what, value, ids.to_list()))
@@ -148,7 +148,7 @@ def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MOST_GUESSED) 
 
 
 def item_numbers(
-    values: Sequence[Any] | pl.Series, items: Ids, strict: bool, most: int = MOST_GUESSED
+    values: Sequence[Any] | pl.Series, items: Ids, strict: bool, most: int = MAX_GUESSED
 ) -> np.ndarray:
     """Return the numbers of items: int32 [values], -1 if unknown; strict raises UnknownError.
 

@@ -24,8 +24,8 @@ from fmpair.fitted.top_items import Best
 from fmpair.threads import all_threads
 
 if TYPE_CHECKING:
-    from fmpair.fitted.ruled_lists import Ruled
     from fmpair.fitted.rules import BoundRules
+    from fmpair.fitted.top_items import Ruled
     from fmpair.ranking.compressed import Packed
 
 LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32
@@ -87,17 +87,17 @@ def best_of_many(
 
 
 def best_under_rules(
-    model: Any, queries: np.ndarray, asked: Ruled, n: int, threads: int | None = None
+    model: Any, queries: np.ndarray, question: Ruled, n: int, threads: int | None = None
 ) -> Best:
     """Return the n best items that rules allow, as item numbers; limits are not regarded.
 
-    queries: float32 [queries, factors], the vectors of those asked.
+    queries: float32 [queries, factors], the query vectors.
     """
-    rules, hidden = asked.rules, asked.hidden
+    rules, hidden = question.rules, question.hidden
     allowed = model.packed if rules.offset is None else _kept(model, rules)
-    if asked.chosen is not None:
+    if question.chosen is not None:
         offset = 0.0 if rules.offset is None else rules.offset
-        allowed = _allowed(model, _only(asked.chosen, model.item_constants + offset))
+        allowed = _allowed(model, _only(question.chosen, model.item_constants + offset))
     if len(rules.shown):
         owner = np.repeat(np.arange(len(queries)), len(rules.shown))
         column = np.concatenate([hidden.column, np.tile(rules.shown, len(queries))])
@@ -132,7 +132,7 @@ def _allowed(model: Any, constants: np.ndarray) -> Packed | _Few:
 def _kept(model: Any, rules: BoundRules) -> Packed | _Few:
     """Return the items that rules allow, computed once while model and catalogue are the same."""
     assert rules.catalogue is not None
-    kept: dict[str, Any] = rules.catalogue.kept(("searched", rules.key), dict)
+    kept: dict[str, Any] = rules.catalogue.cached(("searched", rules.key), dict)
     before = kept.get("before")
     if before is None or before[0] is not model.packed:
         allowed = _allowed(model, model.item_constants + rules.offset)
@@ -190,8 +190,8 @@ def build_index(model: Any, recall: float = RECALL, checksum: str = "", seed: in
     order, start = cells(side.scored, side.constants, math.isqrt(items), seed)
     packed = pack(side.scored, side.constants, order, start)
     tune, test = _samples(model, seed)
-    found = _Recall(model, packed, tune)
-    reach = 1.0 if recall == 1 else _least_reach(found, 1 - SAFETY * (1 - recall))
+    recall_of = _Recall(model, packed, tune)
+    reach = 1.0 if recall == 1 else _least_reach(recall_of, 1 - SAFETY * (1 - recall))
     measured = _Recall(model, packed, test)
     return ItemIndex(packed, reach, measured(reach), len(test), checksum)
 
@@ -229,8 +229,8 @@ class _Recall:
 def _samples(model: Any, seed: int) -> tuple[list[Any], list[Any]]:
     """Return two lists of users, the same one if there are few."""
     ids = model.space.users.ids
-    drawn = np.random.default_rng(seed).permutation(len(ids))[: 2 * ASKED]
-    users = ids.gather(drawn).to_list()
+    sample = np.random.default_rng(seed).permutation(len(ids))[: 2 * ASKED]
+    users = ids.gather(sample).to_list()
     return (users[:ASKED], users[ASKED:]) if len(users) == 2 * ASKED else (users, users)
 
 
@@ -268,25 +268,25 @@ def load_index(path: str | Path, model: Any, checksum: str) -> ItemIndex:
         name = str(path).removesuffix(SUFFIX)
         raise ModelFileError(f"there is no index {str(path)!r}: run `fmpair index {name}`")
     header, arrays = file.contents(path, mapped=True)
-    with file.understood(path):
+    with file.model_file_errors(path):
         about = _checked(header)
         if about["model"] != checksum:
             raise ModelFileError("it is the index of another model: run `fmpair index` again")
         side = model.item_side
         items, factors = side.vectors.shape
         codes = arrays.pop("codes", np.zeros(0))
-        found = check(arrays, _table(items, factors))
-        axes = found["axes"]
+        checked = check(arrays, _table(items, factors))
+        axes = checked["axes"]
         if codes.dtype != np.int8 or codes.shape != (items, padded(axes.shape[1])):
             raise ModelFileError("its codes do not fit the items of the model")
         if not np.allclose(axes.T @ axes, np.eye(axes.shape[1]), rtol=0, atol=1e-9):
             raise ModelFileError("its axes are not orthonormal")
-        if len(found["start"]) != len(found["radius"]) + 1:
+        if len(checked["start"]) != len(checked["radius"]) + 1:
             raise ModelFileError("its cells do not fit each other")
-        if (np.bincount(found["order"], minlength=items) != 1).any():
+        if (np.bincount(checked["order"], minlength=items) != 1).any():
             raise ModelFileError("it does not hold every item once")
         nothing = np.zeros(0, np.float32)
-        packed = Packed(codes=codes, **found, constant=nothing, most=nothing, size=0.0)
+        packed = Packed(codes=codes, **checked, constant=nothing, most=nothing, size=0.0)
         return ItemIndex(with_constants(packed, side.constants), **about)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, empty_rows
-from fmpair.checks import whole
+from fmpair.checks import known_options_only, no_attribute, whole
 from fmpair.data.frame import from_polars, given_back, kind_of, to_polars
 from fmpair.errors import OptionError, named, notice
 from fmpair.features import FeatureSpace
@@ -41,18 +41,19 @@ from fmpair.fitted.question import (
     name_of,
     query_frame,
 )
-from fmpair.fitted.recipe import can_go_on, plain
 from fmpair.fitted.recipe import name_of as recipe_name
-from fmpair.fitted.ruled_lists import Ruled, ScoreRows, ruled
+from fmpair.fitted.recipe import plain, require_updatable
 from fmpair.fitted.rules import Rules, rules_of
 from fmpair.fitted.top_items import (
     Best,
+    Ruled,
+    ScoreRows,
     chosen_items,
     hidden_places,
     list_frame,
+    ruled,
     similar_frame,
 )
-from fmpair.option_names import known_options_only, no_attribute
 
 USERS_AT_ONCE = 20_000  # whose lists are in memory at a time where all are written
 
@@ -106,7 +107,7 @@ class FittedModel(ABC):
     def score_rows(self, queries: Queries) -> ScoreRows:
         """Return a function that scores all items for a slice of the queries."""
 
-    def best_ruled(self, asked: Ruled, n: int, threads: int | None) -> Best | None:
+    def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         """Return lists under rules without the scores of all items, None if there is no way."""
         return None
 
@@ -216,7 +217,7 @@ class FittedModel(ABC):
         frame = query_frame(self.space, users, context, history, time)
         whole("n", n, 1)
         chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
-        items = self.space.items
+        items, item_name = self.space.items, name_of(self.space, "item")
         ruling = bound(self, rules_of(where, limit, boost, diversity, exclude_shown, rules))
         lists = []
         for first in range(0, max(len(frame), 1), self.at_once):
@@ -224,14 +225,14 @@ class FittedModel(ABC):
             hidden = empty_rows(len(queries.user))
             places = chosen if ruling is None else None  # under rules, item numbers are ranked
             if exclude_seen:
-                own = self.seen_by(queries.user), queries.history
-                hidden = hidden_places(*own, places, len(items))
+                seen = self.seen_by(queries.user)
+                hidden = hidden_places(seen, queries.history, places, len(items))
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.tell_empty(best[2], chosen)
-            lists.append(list_frame(queries.shown, self._item_name, items, places, best))
+            lists.append(list_frame(queries.shown, item_name, items, places, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(
@@ -248,10 +249,6 @@ class FittedModel(ABC):
         for first in range(0, max(len(frame), 1), size):
             part = self.recommend(frame[first : first + size], n, **options)
             yield given_back(part, users, self.frame_kind)
-
-    @property
-    def _item_name(self) -> str:
-        return name_of(self.space, "item")
 
     def queries(self, frame: pl.DataFrame, unknown: str, user_features: Any = None) -> Queries:
         """Encode a frame of questions; the options are those of `recommend`."""
@@ -369,7 +366,7 @@ class FittedModel(ABC):
         unknown: events of unknown items are ignored and counted (ignore) or refused (error).
         """
         data = of_known_items(self.space, new_events(self.space, self.recipe, events), unknown)
-        return can_go_on(self.recipe).fold_in(self, data, epochs)
+        return require_updatable(self.recipe).fold_in(self, data, epochs)
 
     @known_options_only
     def update(self, data: Any, *, epochs: int | None = None, replay: Any = 0.0) -> Self:
@@ -386,7 +383,7 @@ class FittedModel(ABC):
             options["replay"] = replay
         events = new_events(self.space, self.recipe, data)
         check_weights(self.space, events)
-        return can_go_on(self.recipe).update(self, events, epochs, **options)
+        return require_updatable(self.recipe).update(self, events, epochs, **options)
 
     def take_in(self, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> None:
         """Add a few events to a model in service; the arguments are those of `in_service`."""

@@ -86,8 +86,8 @@ class QueryEncoder:
         if column is not None and unknown in REFUSING and nobody.any():
             # looked up once more for the message, which names the nearest id
             number_of("user", frame[column][int(np.argmax(nobody))], space.users)
-        asked, time = self._with_times(frame, user)
-        contexts, unseen = space.context_rows(asked)
+        timed, time = self._with_times(frame, user)
+        contexts, unseen = space.context_rows(timed)
         if unknown in REFUSING:
             refuse_unseen(space, "context", frame, unseen)
         bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
@@ -95,7 +95,7 @@ class QueryEncoder:
         shown = frame
         if history is not None:  # without expressions, which are slow for one row
             shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != COLUMN])
-        situation = pl.DataFrame([c for c in asked.iter_columns() if c.name in space.context])
+        situation = pl.DataFrame([c for c in timed.iter_columns() if c.name in space.context])
         return Queries(user, rows, shown, situation, bare, history)
 
     def of_request(self, question: Question) -> tuple[Queries, int]:
@@ -202,7 +202,7 @@ class QueryEncoder:
         known = known_rows(self.user_rows, user)
         if given is None:
             return known, np.zeros(len(user), bool)
-        table, place = given_table(given, frame, column)
+        table, row = given_table(given, frame, column)
         names = [e.name for e in self.space.query.encoders if e.role == "user"]
         for name in table.columns:
             if name not in names:
@@ -210,8 +210,8 @@ class QueryEncoder:
         rows, unseen = self.space.query.encode("user", table, len(table), self.space.whole)
         if unknown in REFUSING:
             refuse_unseen(self.space, "user", table, unseen)
-        described = place >= 0
-        chosen = np.where(described, place, rows.size + np.arange(len(user)))
+        described = row >= 0
+        chosen = np.where(described, row, rows.size + np.arange(len(user)))
         return stack_rows(rows, known).take(chosen), described
 
     # One request

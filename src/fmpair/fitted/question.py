@@ -19,7 +19,7 @@ from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, datetimes
 from fmpair.features.encoder import entries_of
-from fmpair.fitted.id_lookup import MOST_GUESSED, Ids, ids_of, item_numbers
+from fmpair.fitted.id_lookup import MAX_GUESSED, Ids, ids_of, item_numbers
 from fmpair.fitted.notebook import answer_html
 from fmpair.fitted.rules import Rules
 from fmpair.threads import check_process
@@ -324,7 +324,7 @@ def refuse_unseen(
     role: str,
     frame: pl.DataFrame,
     unseen: Iterable[str],
-    most: int = MOST_GUESSED,
+    most: int = MAX_GUESSED,
 ) -> None:
     """Raise UnknownError for the first value of a column that training did not see.
 

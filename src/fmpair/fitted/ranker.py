@@ -21,12 +21,11 @@ from fmpair.fitted.id_lookup import IdLookup
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder
 from fmpair.fitted.question import COLUMN, Queries, Term, histories_of
-from fmpair.fitted.ruled_lists import ScoreRows
-from fmpair.fitted.top_items import Best
+from fmpair.fitted.top_items import Best, ScoreRows
 
 SCORER = "scorer."  # prefix of the scorer's arrays in a file
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
-MOST_AT_ONCE = 4096  # queries
+MAX_AT_ONCE = 4096  # queries
 MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
 
 
@@ -207,7 +206,7 @@ class Ranker(FittedModel):
 
     @property
     def at_once(self) -> int:
-        return int(np.clip(SCORES_AT_ONCE // max(len(self.space.items), 1), 1, MOST_AT_ONCE))
+        return int(np.clip(SCORES_AT_ONCE // max(len(self.space.items), 1), 1, MAX_AT_ONCE))
 
     @cached_property
     def encoder(self) -> QueryEncoder:

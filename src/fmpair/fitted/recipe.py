@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
+from fmpair.checks import FOREIGN_METHODS, no_attribute, unknown_option
 from fmpair.errors import OptionError
-from fmpair.option_names import FOREIGN_METHODS, no_attribute, unknown_option
 
 Made = TypeVar("Made")
 NO_RESULT = ("threads", "on")  # options that do not change the result
@@ -79,7 +79,7 @@ class Recipe(Protocol):
         return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let a recipe say what is missing if it is asked before it is fitted."""
+        """Give recipes a clear error for attributes that only fitted models have."""
         super().__init_subclass__(**options)
         if Protocol not in cls.__bases__:  # a member of the protocol would bind every recipe
             cls.__getattr__ = _missing_attribute  # type: ignore[attr-defined]
@@ -141,7 +141,7 @@ def fit_again(recipe: Any, why: str = "it cannot continue a training") -> Option
     return OptionError(f"{type(recipe).__name__} must be fitted again on all events: {why}")
 
 
-def can_go_on(recipe: Any) -> Recipe:
+def require_updatable(recipe: Any) -> Recipe:
     """Return the recipe if its models can learn from new events; raise OptionError otherwise."""
     if not isinstance(recipe, Recipe):
         raise fit_again(recipe)

@@ -11,6 +11,7 @@ import polars as pl
 
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows
+from fmpair.checks import known_options_only
 from fmpair.data import Dataset
 from fmpair.data.frame import from_polars
 from fmpair.engine.contract import Parameters
@@ -50,7 +51,6 @@ from fmpair.fitted.history import (
 )
 from fmpair.fitted.question import Queries, Term, query_frame
 from fmpair.fitted.visitor import settle_cold
-from fmpair.option_names import known_options_only
 
 ROWS = ("user_rows", "item_rows", "seen")
 RARE = 64  # new events, up to one of so many, are kept apart: processes share the tables
@@ -164,16 +164,16 @@ class Recommender(FactorModel):
         damping: float = 0.0,
     ) -> Recommender:
         """Return the model of these arrays; raise ModelFileError if they are not valid."""
-        found = check(arrays, _table(space))
-        parameters = Parameters(*(found[name] for name in Parameters._fields))
+        checked = check(arrays, _table(space))
+        parameters = Parameters(*(checked[name] for name in Parameters._fields))
         if space.pairing is not None and parameters.users.shape[1] <= space.pairing.factors:
             raise ModelFileError("its vectors have no room for pairs beside triples")
-        users, items = rows_from(found, "user_rows"), rows_from(found, "item_rows")
+        users, items = rows_from(checked, "user_rows"), rows_from(checked, "item_rows")
         refuse_overflow(*_extremes(space, parameters, users, items, damping))
         recent = None
         if remembers(space):
-            recent = Recent(*(found[f"recent.{part}"] for part in Recent._fields))
-        seen = seen_from(found)
+            recent = Recent(*(checked[f"recent.{part}"] for part in Recent._fields))
+        seen = seen_from(checked)
         return cls(space, parameters, users, items, seen, recipe, frame_kind, damping, recent)
 
 

@@ -26,7 +26,7 @@ from fmpair.fitted.catalogue import Catalogue
 SIGN = re.compile("<=|>=|!=|==|=|<|>")
 NOT = re.compile(r"not\s+")
 EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
-MOST_BOOST = 1_000_000_000  # either way; scores are float32
+MAX_BOOST = 1_000_000_000  # either way; scores are float32
 TRUTH = {"true": True, "false": False}
 
 
@@ -73,10 +73,10 @@ def check_column(option: str, column: str, catalogue: Catalogue | None) -> None:
 def _listed(text: str) -> list[str]:
     """Return values that are separated by commas; none if quotes or line ends are misplaced."""
     try:
-        found = next(csv.reader([text], skipinitialspace=True), [])
+        values = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error:
         return []
-    return [value.strip() for value in found]
+    return [value.strip() for value in values]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Rules:
         for option, column in columns:
             check_column(option, column, catalogue)
         if catalogue is not None:
-            for one in (*map(condition, self.where), *self._boosted()):
-                matching(catalogue, one)
+            for rule in (*map(condition, self.where), *self._boosted()):
+                matching(catalogue, rule)
 
     def _boosted(self) -> list[Condition]:
         return [_equals("boost", column, value) for column, value, _ in self.boost]
@@ -134,8 +134,8 @@ class Rules:
         """Return the terms that boosts add to the score of an item."""
         return [
             ("", f"boost {column}={value}", amount)
-            for one, (column, value, amount) in zip(self._boosted(), self.boost)
-            if catalogue is not None and matching(catalogue, one)[item]
+            for rule, (column, value, amount) in zip(self._boosted(), self.boost)
+            if catalogue is not None and matching(catalogue, rule)[item]
         ]
 
 
@@ -192,9 +192,9 @@ def _boosts(boost: Any) -> list[tuple[str, str, float]]:
     for column, values in _mapping(boost, boost).items():
         for value, amount in _mapping(values, boost).items():
             number("boost", amount)
-            if not abs(amount) <= MOST_BOOST:
+            if not abs(amount) <= MAX_BOOST:
                 raise OptionError(
-                    f"{named('boost')} must be a number up to {MOST_BOOST:,}, not {amount!r}"
+                    f"{named('boost')} must be a number up to {MAX_BOOST:,}, not {amount!r}"
                 )
             text = str(value).lower() if isinstance(value, bool) else str(value)
             entries.append((str(column), text, float(amount)))
@@ -235,41 +235,46 @@ def _equals(option: str, column: str, value: str) -> Condition:
     return Condition(f"{option} {column}={value}", column, "=", (value,))
 
 
-def matching(catalogue: Catalogue, one: Condition) -> np.ndarray:
+def matching(catalogue: Catalogue, rule: Condition) -> np.ndarray:
     """Return whether a condition holds: bool [rows of the catalogue]; False for missing values."""
-    return catalogue.kept(one, lambda: _matching(catalogue.table[one.column], one))
+    return catalogue.cached(rule, lambda: _matching(catalogue.table[rule.column], rule))
 
 
-def _matching(values: pl.Series, one: Condition) -> np.ndarray:
+def _matching(values: pl.Series, rule: Condition) -> np.ndarray:
     dtype = values.dtype
-    if one.sign == "=":
+    if rule.sign == "=":
         if isinstance(dtype, pl.List):
-            wanted = [_value(text, dtype.inner, one) for text in one.values]  # type: ignore[arg-type]
-            found = pl.Series(np.zeros(len(values), bool))
+            wanted = [_value(text, dtype.inner, rule) for text in rule.values]  # type: ignore[arg-type]
+            matches = pl.Series(np.zeros(len(values), bool))
             if dtype.inner.is_numeric():
-                values, wanted = values.cast(pl.List(pl.Float64)), [float(one) for one in wanted]
+                values, wanted = (
+                    values.cast(pl.List(pl.Float64)),
+                    [float(value) for value in wanted],
+                )
             for value in wanted:
-                found = found | values.list.contains(value).fill_null(False)
+                matches = matches | values.list.contains(value).fill_null(False)
         else:
-            wanted = [_value(text, dtype, one) for text in one.values]
+            wanted = [_value(text, dtype, rule) for text in rule.values]
             if dtype.is_numeric():  # 5 equals 5.0
                 values, wanted = values.cast(pl.Float64), [float(value) for value in wanted]
-            found = values.is_in(wanted)
+            matches = values.is_in(wanted)
     else:
         if not (dtype.is_numeric() or dtype.is_temporal()):
             raise OptionError(
-                f"{named('where')} {one.text!r}: {one.column!r} holds "
-                f"{'lists' if dtype.is_nested() else 'text'}, and {one.sign} compares numbers and "
-                f"times; write '{one.column}={one.values[0]}'"
+                f"{named('where')} {rule.text!r}: {rule.column!r} holds "
+                f"{'lists' if dtype.is_nested() else 'text'}, and {rule.sign} compares numbers and "
+                f"times; write '{rule.column}={rule.values[0]}'"
             )
-        value = _value(one.values[0], dtype, one)
+        value = _value(rule.values[0], dtype, rule)
         signs = {"<": values < value, "<=": values <= value}
-        found = signs[one.sign] if one.sign in signs else ~signs["<=" if one.sign == ">" else "<"]
-    holds = (~found if one.negated else found) & values.is_not_null()
+        matches = (
+            signs[rule.sign] if rule.sign in signs else ~signs["<=" if rule.sign == ">" else "<"]
+        )
+    holds = (~matches if rule.negated else matches) & values.is_not_null()
     return holds.fill_null(False).to_numpy()
 
 
-def _value(text: str, dtype: pl.DataType, one: Condition) -> Any:
+def _value(text: str, dtype: pl.DataType, rule: Condition) -> Any:
     """Return a value of a condition in the type of its column; raise OptionError."""
     value: Any
     if dtype == pl.String:
@@ -284,9 +289,11 @@ def _value(text: str, dtype: pl.DataType, one: Condition) -> Any:
         value = None if read is None else read[0]
         wanted = "a time such as 2024-01-31"
     if value is None:
-        option = "where" if not one.text.startswith("boost ") else "boost"
-        told = "" if option == "boost" else f" {one.text!r}"
-        raise OptionError(f"{named(option)}{told}: {one.column!r} takes {wanted}, not {text!r}")
+        option = "where" if not rule.text.startswith("boost ") else "boost"
+        text_shown = "" if option == "boost" else f" {rule.text!r}"
+        raise OptionError(
+            f"{named(option)}{text_shown}: {rule.column!r} takes {wanted}, not {text!r}"
+        )
     return value
 
 
@@ -340,7 +347,7 @@ class BoundRules(NamedTuple):
         if catalogue is None:
             rules.check(None)
             return cls(rules, None, items, None, shown, (), key)
-        offset, groups = catalogue.kept(key, lambda: _arrays(key, catalogue, items))
+        offset, groups = catalogue.cached(key, lambda: _arrays(key, catalogue, items))
         return cls(rules, catalogue, items, offset, shown, groups, key)
 
     def why_empty(self, chosen: np.ndarray | None) -> str:
@@ -374,8 +381,8 @@ def _arrays(
     offset = None
     if rules.where or rules.boost:
         offset = np.zeros(items, np.float32)
-        for one, (*_, amount) in zip(rules._boosted(), rules.boost):
-            offset[matching(catalogue, one)[:items]] += np.float32(amount)
+        for rule, (*_, amount) in zip(rules._boosted(), rules.boost):
+            offset[matching(catalogue, rule)[:items]] += np.float32(amount)
         for text in rules.where:
             offset[~matching(catalogue, condition(text))[:items]] = -np.inf
     groups = tuple(

@@ -36,10 +36,10 @@ from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_
 class ItemNeighbours:
     """score(user, item) = sum over the item's neighbours j of near[item, j] * own[user, j].
 
-    own: per user their items; near: per item its neighbours and how similar they are.
+    histories: per user their items; near: per item its neighbours and how similar they are.
     """
 
-    own: Rows
+    histories: Rows
     near: Rows
     items: Vocabulary
     scores_unknown_users: ClassVar[bool] = False
@@ -58,7 +58,7 @@ class ItemNeighbours:
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         from fmpair.solvers.linear_algebra import product
 
-        return product(self.own.take(users), self._neighbour_of, len(self.items))
+        return product(self.histories.take(users), self._neighbour_of, len(self.items))
 
     def history_scores(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items] for visitors with these items."""
@@ -68,23 +68,23 @@ class ItemNeighbours:
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return what each item of the user adds to the score."""
-        return _terms("item", self.items, self.own, self._neighbour_of, user, item)
+        return _terms("item", self.items, self.histories, self._neighbour_of, user, item)
 
     def item_similarity(self, item: int) -> np.ndarray:
         return _written_out(self.near, item, len(self.items))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of({"own": self.own, "near": self.near})
+        return arrays_of({"own": self.histories, "near": self.near})
 
 
 @dataclass(frozen=True, eq=False)
 class UserNeighbours:
     """score(user, item) = sum over the user's neighbours v of near[user, v] * own[v, item].
 
-    own: per user their items; near: per user their neighbours and how similar they are.
+    histories: per user their items; near: per user their neighbours and how similar they are.
     """
 
-    own: Rows
+    histories: Rows
     near: Rows
     users: Vocabulary
     items: int
@@ -92,23 +92,23 @@ class UserNeighbours:
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> UserNeighbours:
-        own, near = _restored(arrays, space, len(space.users))
-        return cls(own, near, space.users, len(space.items))
+        histories, near = _restored(arrays, space, len(space.users))
+        return cls(histories, near, space.users, len(space.items))
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         from fmpair.solvers.linear_algebra import product
 
-        return product(self.near.take(users), self.own, self.items)
+        return product(self.near.take(users), self.histories, self.items)
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return what each neighbour with the item adds to the score."""
-        return _terms("user", self.users, self.near, self.own, user, item)
+        return _terms("user", self.users, self.near, self.histories, user, item)
 
     def user_similarity(self, user: int) -> np.ndarray:
         return _written_out(self.near, user, len(self.users))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of({"own": self.own, "near": self.near})
+        return arrays_of({"own": self.histories, "near": self.near})
 
 
 def _restored(
@@ -119,28 +119,30 @@ def _restored(
         **sparse("own", len(space.users), len(space.items)),
         **sparse("near", neighbours, neighbours),
     }
-    found = check(arrays, table)
-    own, near = rows_from(found, "own"), rows_from(found, "near")
-    refuse_overflow(longest(own) * largest(near.value), longest(near) * largest(own.value))
-    return own, near
+    checked = check(arrays, table)
+    histories, near = rows_from(checked, "own"), rows_from(checked, "near")
+    refuse_overflow(
+        longest(histories) * largest(near.value), longest(near) * largest(histories.value)
+    )
+    return histories, near
 
 
 def _terms(
     what: str, ids: Vocabulary, left: Rows, right: Rows, user: int, item: int
 ) -> tuple[list[str], np.ndarray]:
     """Return the summands of the product of two sparse rows, with labels of their ids."""
-    own = left.take(np.array([user]))
-    across = right.take(own.column)
-    mine = across.column == item
-    place = across.owner[mine]
-    labels = [f"{what}={name}" for name in ids.take(own.column[place])]
-    return labels, own.value[place] * across.value[mine]
+    entries = left.take(np.array([user]))
+    across = right.take(entries.column)
+    of_item = across.column == item
+    entry = across.owner[of_item]
+    labels = [f"{what}={name}" for name in ids.take(entries.column[entry])]
+    return labels, entries.value[entry] * across.value[of_item]
 
 
 def _written_out(rows: Rows, number: int, columns: int) -> np.ndarray:
     """Return one sparse row as an array: float32 [columns]."""
-    out, own = np.zeros(columns, np.float32), rows.take(np.array([number]))
-    out[own.column] = own.value
+    out, row = np.zeros(columns, np.float32), rows.take(np.array([number]))
+    out[row.column] = row.value
     return out
 
 
@@ -173,11 +175,11 @@ class MarkovScorer:
             "rest": Numbers((items,), np.dtype(np.float32)),
             "popular": Numbers((items,), np.dtype(np.float32)),
         }
-        found = check(arrays, table)
-        last, chance = rows_from(found, "last"), rows_from(found, "chance")
-        follows = largest(chance.value) + largest(found["rest"]) * largest(found["popular"])
+        checked = check(arrays, table)
+        last, chance = rows_from(checked, "last"), rows_from(checked, "chance")
+        follows = largest(chance.value) + largest(checked["rest"]) * largest(checked["popular"])
         refuse_overflow(longest(last) * follows)
-        return cls(last, chance, found["rest"], found["popular"], space.items)
+        return cls(last, chance, checked["rest"], checked["popular"], space.items)
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
         return self._scores(self.last.take(users))
@@ -189,29 +191,31 @@ class MarkovScorer:
             Rows(np.arange(len(ends) + 1), history.column[ends], history.value[ends])
         )
 
-    def _scores(self, own: Rows) -> np.ndarray:
-        """Return float32 [n, items]; own: the last items of each query."""
+    def _scores(self, previous: Rows) -> np.ndarray:
+        """Return float32 [n, items]; previous: the last items of each query."""
         from fmpair.solvers.linear_algebra import product
 
-        rest = own.dot(self.rest[:, None])
-        return product(own, self.chance, len(self.items)) + rest * self.popular
+        rest = previous.dot(self.rest[:, None])
+        return product(previous, self.chance, len(self.items)) + rest * self.popular
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return what each of the last items adds to the score, and what popularity adds."""
-        own = self.last.take(np.array([user]))
-        across = self.chance.take(own.column)
-        mine = across.column == item
-        place = across.owner[mine]
-        labels = [f"after item={name}" for name in self.items.take(own.column[place])]
-        usual = own.dot(self.rest[:, None])[0, 0] * self.popular[item]
-        return [*labels, "popularity"], np.append(own.value[place] * across.value[mine], usual)
+        previous = self.last.take(np.array([user]))
+        across = self.chance.take(previous.column)
+        to_item = across.column == item
+        entry = across.owner[to_item]
+        labels = [f"after item={name}" for name in self.items.take(previous.column[entry])]
+        usual = previous.dot(self.rest[:, None])[0, 0] * self.popular[item]
+        return [*labels, "popularity"], np.append(
+            previous.value[entry] * across.value[to_item], usual
+        )
 
     def extended(self, lines: Timelines) -> MarkovScorer:
         """Return the scorer with the last items of users with new events replaced."""
         new, users = last_items(lines), np.arange(lines.users)
-        told = np.diff(new.start) > 0
+        has_new = np.diff(new.start) > 0
         both = stack_rows(self.last, new)
-        return replace(self, last=both.take(users + lines.users * told))
+        return replace(self, last=both.take(users + lines.users * has_new))
 
     def arrays(self) -> dict[str, np.ndarray]:
         rows = arrays_of({"last": self.last, "chance": self.chance})
@@ -287,8 +291,8 @@ class MachineScorer:
         contexts, _ = space.query.encode("context", context, len(users), space.whole)
         rows = self.layout.query(users, known_rows(self.user_rows, users), contexts)
         machine, rows = restricted(self.machine, rows)  # no work for all other users
-        one, two = halves(machine.triples, rows)
-        vectors = np.hstack([rows.dot(machine.pairs), one, two]).astype(np.float32)
+        first, second = halves(machine.triples, rows)
+        vectors = np.hstack([rows.dot(machine.pairs), first, second]).astype(np.float32)
         constants = machine.bias + _alone(machine, rows)
         items, item_constants = self._items
         return vectors @ items.T + item_constants + constants.astype(np.float32)[:, None]
@@ -297,8 +301,8 @@ class MachineScorer:
     def _items(self) -> tuple[np.ndarray, np.ndarray]:
         """(vectors [items, ...] to multiply with those of a query, constants [items]), float32."""
         rows = self.layout.item(np.arange(self.item_rows.size), self.item_rows)
-        one, two = halves(self.machine.triples, rows)
-        vectors = np.hstack([rows.dot(self.machine.pairs), two, one])
+        first, second = halves(self.machine.triples, rows)
+        vectors = np.hstack([rows.dot(self.machine.pairs), second, first])
         return vectors.astype(np.float32), _alone(self.machine, rows).astype(np.float32)
 
     def item_similarity(self, item: int) -> np.ndarray:
@@ -323,10 +327,10 @@ def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MachineSc
         **sparse("user_rows", len(space.users), space.query.size),
         **sparse("item_rows", len(space.items), space.item.size),
     }
-    found = check(arrays, table)
-    bias, *tables = (found[name] for name in Machine._fields)
+    checked = check(arrays, table)
+    bias, *tables = (checked[name] for name in Machine._fields)
     machine = Machine(float(bias.item()), *tables)
-    scorer = MachineScorer(layout, machine, *(rows_from(found, name) for name in ROWS))
+    scorer = MachineScorer(layout, machine, *(rows_from(checked, name) for name in ROWS))
     refuse_overflow(*_extremes(scorer))
     return scorer
 

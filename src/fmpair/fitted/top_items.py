@@ -1,17 +1,20 @@
-"""Ranked and similar items as arrays and frames."""
+"""Ranked and similar items as arrays and frames; lists under rules, limits and diversity."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, join_rows, renumbered
+from fmpair.arrays import Rows, join_rows, renumbered, starts
 from fmpair.checks import whole
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.fitted.id_lookup import Ids, ids_of
-from fmpair.fitted.question import option_items
+from fmpair.fitted.question import Queries, option_items
+from fmpair.fitted.rules import BoundRules, LimitGroups
+from fmpair.threads import side_by_side
 
 # Places among the ranked items [queries, n], scores [queries, n], how many there are [queries].
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -41,9 +44,9 @@ def hidden_places(seen: Rows, history: Rows | None, chosen: np.ndarray | None, i
         seen = join_rows([seen, history])
     if chosen is None:
         return seen
-    place = np.full(items, -1, np.int32)
-    place[chosen] = np.arange(len(chosen))
-    return renumbered(seen, place)
+    position = np.full(items, -1, np.int32)
+    position[chosen] = np.arange(len(chosen))
+    return renumbered(seen, position)
 
 
 def list_frame(
@@ -55,7 +58,7 @@ def list_frame(
     """
     places, score, filled = best
     taken = np.arange(places.shape[1]) < filled[:, None]
-    owner, place = np.nonzero(taken)
+    owner, rank = np.nonzero(taken)
     numbers = places[taken]
     if chosen is not None:
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
@@ -63,7 +66,7 @@ def list_frame(
         {
             name: items.take(numbers),
             "score": score[taken],
-            "rank": (place + 1).astype(np.int64),
+            "rank": (rank + 1).astype(np.int64),
         }
     )
     if not set(lists.columns).isdisjoint(shown.columns):  # a context may have one of our names
@@ -107,3 +110,189 @@ def similar_frame(
             "rank": np.arange(1, len(values) + 1),
         }
     )
+
+
+# Lists under rules: scores, what rules add to them, limits, and diversity by item vectors.
+
+DEEP, MIN_DEEP = 10, 100  # how many times n, and how many at least, are ranked for a re-ranking
+DEEPER = 8  # times as many where limits leave a list short
+
+ScoreRows = Callable[[slice], np.ndarray]  # queries -> float32 [queries, items], may be written to
+
+
+class Ruled(NamedTuple):
+    """A question under rules. chosen: the candidates, None for all; hidden: items to leave out."""
+
+    queries: Queries
+    chosen: np.ndarray | None
+    hidden: Rows
+    rules: BoundRules
+
+
+class ScoresItems(Protocol):
+    """A model whose scores of all items can be had, and which compares items."""
+
+    def score_rows(self, queries: Queries) -> ScoreRows: ...
+
+    def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
+        """Return the best items without the scores of all, None if there is no such way."""
+        ...
+
+    def nearness(self, item: int, items: np.ndarray) -> np.ndarray:
+        """Return the similarity of an item to others, at most 1: float32 [items]."""
+        ...
+
+
+def ruled(model: ScoresItems, question: Ruled, n: int, threads: int | None = None) -> Best:
+    """Return the n best items of each query under rules, as item numbers."""
+    rules, items = question.rules, question.rules.items
+    n = min(n, items)
+    reranked = bool(rules.groups or rules.rules.diversity)
+    depth = min(max(DEEP * n, MIN_DEEP), items) if reranked else n
+    ranked = model.best_ruled(question, depth, threads)
+    if ranked is None:
+        return _ruled_rows(model, question, n, depth if reranked else 0, threads)
+    best, score, filled = ranked
+    for query in range(len(filled)) if reranked else ():
+
+        def deeper(depth: int, query: int = query) -> Best:
+            more = model.best_ruled(question, depth, threads)
+            assert more is not None
+            best, score, filled = more
+            return best[query], score[query], filled[query]
+
+        first = best[query], score[query], filled[query]
+        _put(_reranked(model, first, deeper, n, rules), best[query], score[query], filled, query)
+    return best[:, :n], score[:, :n], filled
+
+
+def _ruled_rows(
+    model: ScoresItems, question: Ruled, n: int, depth: int, threads: int | None
+) -> Best:
+    """Return lists by the scores of all items; depth: ranked for a re-ranking, 0 without one."""
+    from fmpair.ranking.top import rows_at_once, select
+
+    rules, hidden = question.rules, question.hidden
+    count, offset = len(question.queries.user), _offset(rules, question.chosen)
+    best, score, filled = _empty(count, depth or n)
+    rows, scores_of = rows_at_once(count, rules.items), model.score_rows(question.queries)
+
+    def run(first: int) -> None:
+        scores = scores_of(slice(first, first + rows))
+        if offset is not None:
+            scores += offset
+        select(scores, first, hidden.start, hidden.column, depth or n, best, score, filled)
+        for row in range(len(scores)) if depth else ():
+
+            def deeper(depth: int, row_scores: np.ndarray = scores[row : row + 1]) -> Best:
+                bests, values, sizes = _empty(1, depth)
+                none = np.zeros(2, np.int64), np.zeros(0, np.int32)  # they have no score by now
+                select(row_scores, 0, *none, depth, bests, values, sizes)
+                return bests[0], values[0], sizes[0]
+
+            query = first + row
+            first_items = best[query], score[query], filled[query]
+            _put(
+                _reranked(model, first_items, deeper, n, rules),
+                best[query],
+                score[query],
+                filled,
+                query,
+            )
+
+    side_by_side(run, range(0, count, rows), threads)
+    return best[:, :n], score[:, :n], filled
+
+
+def _put(
+    ranked: tuple[np.ndarray, np.ndarray],
+    best: np.ndarray,
+    score: np.ndarray,
+    filled: np.ndarray,
+    query: int,
+) -> None:
+    size = filled[query] = len(ranked[0])
+    best[:size], score[:size] = ranked
+
+
+def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
+    """Return what is added to the scores; -inf for all but the candidates, and what was shown."""
+    offset, items = rules.offset, rules.items
+    if chosen is None and not len(rules.shown):
+        return offset
+    if chosen is None:
+        only = np.zeros(items, np.float32) if offset is None else offset.copy()
+    else:
+        only = np.full(items, -np.inf, np.float32)
+        only[chosen] = 0.0 if offset is None else offset[chosen]
+    only[rules.shown] = -np.inf
+    return only
+
+
+def _empty(count: int, n: int) -> Best:
+    best = np.full((count, n), -1, np.int32)
+    return best, np.full((count, n), -np.inf, np.float32), np.zeros(count, np.int64)
+
+
+def _reranked(
+    model: ScoresItems, ranked: Best, deeper: Callable[[int], Best], n: int, rules: BoundRules
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the items of one list and their scores, from its best items.
+
+    deeper: returns more of them, asked for where limits leave the list short.
+    """
+    while True:
+        best, score, filled = ranked
+        picked = _picked(model, best[:filled], score[:filled], n, rules)
+        if len(picked) == n or filled < len(best) or len(best) == rules.items:
+            return best[picked], score[picked]
+        ranked = deeper(min(DEEPER * len(best), rules.items))
+
+
+def _picked(
+    model: ScoresItems, items: np.ndarray, score: np.ndarray, n: int, rules: BoundRules
+) -> np.ndarray:
+    """Return places among the items, best first, of those picked one by one within the limits.
+
+    With diversity d, each pick adds the most to (1 - d) times the sum of the scores, scaled from 0
+    to 1 within the items, less d times the sum of the similarities of all pairs over n - 1: about
+    the mean score of the list less how much alike its items are (max-sum diversification).
+    """
+    share = rules.rules.diversity
+    span = float(score[0] - score[-1]) if len(score) else 0.0
+    value = (1 - share) * (score - score[-1:]) / (span or 1.0)
+    near = np.zeros(len(items), np.float32)  # to those picked, added up
+    limits = [_Limit(group, items) for group in rules.groups]
+    picked: list[int] = []
+    left = np.ones(len(items), bool)
+    while len(picked) < n and left.any():
+        position = int(np.argmax(np.where(left, value - share * near, -np.inf)))
+        left[position] = False
+        picked.append(position)
+        for limit in limits:
+            left[limit.full_after(position)] = False
+        if share and len(picked) < n:
+            near += model.nearness(int(items[position]), items) / max(n - 1, 1)
+    return np.array(sorted(picked), np.int64)
+
+
+class _Limit:
+    """How many items of each value of a column have been picked from a few items."""
+
+    def __init__(self, group: LimitGroups, items: np.ndarray):
+        first, size = group.start[items], group.start[items + 1] - group.start[items]
+        self.owner = np.repeat(np.arange(len(items)), size)
+        self.start = starts(size)
+        self.code = group.code[
+            np.repeat(first - self.start[:-1], size) + np.arange(len(self.owner))
+        ]
+        self.most, self.counts = group.most, dict[int, int]()
+
+    def full_after(self, position: int) -> np.ndarray:
+        """Count an item; return the places whose values may not be picked again."""
+        full = []
+        for code in set(self.code[self.start[position] : self.start[position + 1]].tolist()):
+            self.counts[code] = self.counts.get(code, 0) + 1
+            if self.counts[code] >= self.most:
+                full.append(self.owner[self.code == code])
+        return np.concatenate(full) if full else np.zeros(0, np.int64)

@@ -16,10 +16,10 @@ from fmpair.engine.contract import Parameters, Triples
 from fmpair.engine.item_side import item_sides, pair_columns
 
 FAINTEST = 1e-3  # a sum of attributes shorter than this share of the usual one has no direction
-MOST_KNOWN = 1 << 13  # known items that new ones are compared with
+MAX_KNOWN = 1 << 13  # known items that new ones are compared with
 RARE = 0.1  # share of the items with events that count as rare
-MOST_USERS = 1 << 14  # whose vectors give the covariance
-MOST_SCORES = 1 << 20  # from which the scale is found
+MAX_USERS = 1 << 14  # whose vectors give the covariance
+MAX_SCORES = 1 << 20  # from which the scale is found
 WIDEST = 16.0  # the scale is searched within this factor of the one for scores of spread 1
 STEPS = 14  # halvings of that range, on a logarithmic axis
 
@@ -61,13 +61,13 @@ def place_new(
     if not len(new) or not len(known):
         return parameters
     pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
-    usual = np.sqrt(_squares(content, features[:, :pairs], _evenly(known, MOST_KNOWN)).mean())
+    usual = np.sqrt(_squares(content, features[:, :pairs], _evenly(known, MAX_KNOWN)).mean())
     sums = content.take(new).dot(features[:, :pairs])
     length = np.sqrt(np.einsum("ik,ik->i", sums, sums))[:, None]
     some = length > FAINTEST * usual
     parameters.items[new, :pairs] = some * (usual / np.where(some, length, 1) - 1) * sums
     warm = np.flatnonzero(times > 0)
-    rare = _evenly(warm[times[warm] <= np.quantile(times[warm], RARE)], MOST_KNOWN)
+    rare = _evenly(warm[times[warm] <= np.quantile(times[warm], RARE)], MAX_KNOWN)
     wanted = _constants(parameters, rows, rare, triples).mean()
     parameters.item_bias[new] += wanted - _constants(parameters, rows, new, triples)
     return parameters
@@ -119,11 +119,11 @@ class Visitors(NamedTuple):
 def visitors(items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows) -> Visitors:
     """Compute `Visitors` from items [items, k], constants [items], users [users, k] and events."""
     active = np.flatnonzero(np.diff(seen.start))
-    some = _evenly(active, MOST_USERS)
+    some = _evenly(active, MAX_USERS)
     mean = mean_user(users, seen).astype(np.float64)
     apart = users[some] - mean
     spread = apart.T @ apart / max(len(some), 1)
-    scale = _scale(items, constants, users, seen, _evenly(active, MOST_SCORES // len(items)))
+    scale = _scale(items, constants, users, seen, _evenly(active, MAX_SCORES // len(items)))
     chance = _chances(scale * (items @ mean + constants))
     centre = chance @ items
     choices = scale * scale * ((items * chance[:, None]).T @ items - np.outer(centre, centre))

@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from fmpair.models import catalog
     from fmpair.models.catalog import load
     from fmpair.models.classic.content import ContentKNN, ContentProfile
-    from fmpair.models.classic.markov import MarkovChain
     from fmpair.models.classic.matrix_factorization import ImplicitALS, PureSVD
     from fmpair.models.classic.neighbours import EASE, ItemKNN, UserKNN
     from fmpair.models.classic.popularity import MostRecent, Popularity, PopularLately, Random
-    from fmpair.models.classic.sessions import VSKNN
+    from fmpair.models.classic.sessions import VSKNN, MarkovChain
     from fmpair.models.fm import FM, FMMap
     from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
     from fmpair.models.fm_pair.feedback_levels import FMPairLevels
-    from fmpair.models.fm_pair.fm_pair import FMPair
-    from fmpair.models.fm_pair.selection import FMPairSelected
+    from fmpair.models.fm_pair.fm_pair import FMPair, FMPairSelected
     from fmpair.models.fm_pair.special_cases import (
         BPRMF,
         FPMC,

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.errors import FmpairError, ModelFileError, UnknownError, unknown
-from fmpair.fitted.file import Saved, read, understood
+from fmpair.fitted.file import Saved, model_file_errors, read
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Requiring
 from fmpair.fitted.recipe import recipe as recipe_from
@@ -27,7 +27,7 @@ FAMILIES = {
         "popularity": "fmpair.models.classic.popularity:Popularity",
         "popular-lately": "fmpair.models.classic.popularity:PopularLately",
         "most-recent": "fmpair.models.classic.popularity:MostRecent",
-        "markov-chain": "fmpair.models.classic.markov:MarkovChain",
+        "markov-chain": "fmpair.models.classic.sessions:MarkovChain",
     },
     "neighbours": {
         "item-knn": "fmpair.models.classic.neighbours:ItemKNN",
@@ -50,7 +50,7 @@ FAMILIES = {
         "fm-pair-cd": "fmpair.models.fm_pair.cross_domain:FMPairCD",
         "fm-pair-all": "fmpair.models.fm_pair.cross_domain:FMPairAll",
         "fm-pair-target": "fmpair.models.fm_pair.cross_domain:FMPairTarget",
-        "fm-pair-selected": "fmpair.models.fm_pair.selection:FMPairSelected",
+        "fm-pair-selected": "fmpair.models.fm_pair.fm_pair:FMPairSelected",
         "fm-pair-levels": "fmpair.models.fm_pair.feedback_levels:FMPairLevels",
         "fm-pair-weighted": "fmpair.models.fm_pair.weighted:FMPairWeighted",
         "svd++": "fmpair.models.fm_pair.special_cases:SVDPlusPlus",
@@ -171,7 +171,7 @@ def load(path: str | Path, *, mapped: bool = False) -> Model:
     """
     saved = read(path, mapped)
     space, arrays, kind = saved.space, saved.arrays, saved.frame_kind
-    with understood(path):
+    with model_file_errors(path):
         recipe = _recipe(saved)
         if saved.fitted == Ranker.__name__:
             return Ranker.from_arrays(space, arrays, recipe, kind)

@@ -40,7 +40,7 @@ from fmpair.solvers.gaussian import (
 from fmpair.threads import side_by_side
 from fmpair.training.epochs import Epoch, diverged, epochs
 
-MOST_POINTS = 1 << 26  # numbers of one user's points in a model file: 512 MB
+MAX_POINTS = 1 << 26  # numbers of one user's points in a model file: 512 MB
 LARGEST_SCALE = 300.0  # logarithm of a kernel's scale in a model file
 ROUNDING = 1e20  # margin for rounding: squared distances are computed as differences
 APART = 1.0  # standard deviation of the initial distance of situations, in kernel lengths
@@ -132,7 +132,7 @@ def _refuse_extremes(scorer: GaussianProcessScorer) -> None:
     vectors, scales = scorer.latent
     most = int(np.diff(scorer.pairs.start).max(initial=0))
     fields = int(scorer.layout.place.max(initial=0)) + 1
-    if 2 * most * fields * vectors.shape[1] > MOST_POINTS:
+    if 2 * most * fields * vectors.shape[1] > MAX_POINTS:
         raise ModelFileError("a user has more pairs than can be scored")
     if largest(scales) > LARGEST_SCALE:
         raise ModelFileError("the array 'scales' has numbers that no kernel can have")
@@ -249,11 +249,11 @@ def _table_rows(space: FeatureSpace, rows: Rows) -> Rows:
     """Return context features as rows over the table; missing values get their field's last row."""
     parts, first = [], len(space.items)
     for offset, encoder in space.query.of_role("context"):
-        mine = (rows.column >= offset) & (rows.column < offset + encoder.size)
-        owner = rows.owner[mine]
+        in_field = (rows.column >= offset) & (rows.column < offset + encoder.size)
+        owner = rows.owner[in_field]
         gap = np.setdiff1d(np.arange(rows.size), owner)
-        column = np.append(rows.column[mine] - offset, np.full(len(gap), encoder.size))
-        value = np.append(rows.value[mine], np.ones(len(gap), np.float32))
+        column = np.append(rows.column[in_field] - offset, np.full(len(gap), encoder.size))
+        value = np.append(rows.value[in_field], np.ones(len(gap), np.float32))
         parts.append(group_rows(np.append(owner, gap), first + column, rows.size, value))
         first += encoder.size + 1
     return join_rows(parts) if parts else empty_rows(rows.size)
@@ -272,7 +272,7 @@ def _settled(latent: Latent, layout: PointLayout, data: Dataset, situation: np.n
     events = tally(situation, rows.size)
     share = tally(rows.column, len(vectors), rows.value * events[rows.owner]) / len(data)
     for field in range(1, int(layout.place.max()) + 1):
-        own = np.flatnonzero(layout.place == field)
-        if share[own[-1]] == 0:
-            vectors[own[-1]] = share[own] @ vectors[own]
+        of_field = np.flatnonzero(layout.place == field)
+        if share[of_field[-1]] == 0:
+            vectors[of_field[-1]] = share[of_field] @ vectors[of_field]
     return Latent(vectors, latent.scales.copy())

@@ -16,7 +16,7 @@ ON_DEVICE = "fmpair.ranking.gpu"
 SCORES_AT_ONCE = 1 << 20  # float32 scores of a batch: 4 MB per thread, which stay in cache
 BATCHES = 32  # at least, so that many threads have work
 FEW_ROWS = 32  # smaller batches are not worth it
-LEAST_ROWS = 8  # for any number of items: reading them takes longer than multiplying
+MIN_ROWS = 8  # for any number of items: reading them takes longer than multiplying
 ScoreBatch = Callable[[int, np.ndarray], None]  # (first query, scores [batch, items])
 
 
@@ -80,7 +80,7 @@ def ranks(
 
 def rows_at_once(queries: int, items: int) -> int:
     """Return the queries scored at a time, independent of the number of threads."""
-    rows = min(max(SCORES_AT_ONCE // max(items, 1), LEAST_ROWS), 1024)
+    rows = min(max(SCORES_AT_ONCE // max(items, 1), MIN_ROWS), 1024)
     return min(rows, max(-(-queries // BATCHES), FEW_ROWS))
 
 

@@ -163,7 +163,7 @@ def _measured(scores: PairedScores, model: str) -> dict[str, Any]:
     cells = scores.values.filter(pl.col("model") == model)
     repeats = scores.repeats(model)
     mean, sd = spread(repeats) if len(repeats) else (float("nan"), float("nan"))
-    clusters = scores.gathered(model)
+    clusters = scores.by_user(model)
     low, high = bootstrap_interval(clusters) if clusters else (None, None)
     if low is not None and high is not None and scores.metric.startswith("rmse"):
         low, high = low**0.5, high**0.5  # the units of rmse are squared errors

@@ -14,14 +14,20 @@ import polars as pl
 
 from fmpair.experiment.results import Results
 from fmpair.files import make_folder, write_atomically
-from fmpair.report import style
-from fmpair.report.latex_tables import paper_tables
+from fmpair.report import figures
 from fmpair.report.model_comparison import ModelComparison, comparison
 from fmpair.report.result_tables import P_VALUE, field_tables, main_table, one_fit_note
 from fmpair.report.run_tables import times_table
 from fmpair.report.sections import sections, warnings
 from fmpair.report.table import ReportTable, Section, TableCell, slug, unique_names
-from fmpair.report.table_formats import csv, latex, markdown, markdown_report, wraprec_results
+from fmpair.report.table_formats import (
+    csv,
+    latex,
+    markdown,
+    markdown_report,
+    paper_tables,
+    wraprec_results,
+)
 from fmpair.report.verdict import headline, rating_warnings, repeat_warnings
 from fmpair.text import harmless, isolated
 
@@ -52,7 +58,7 @@ def page(title: str, verdict: str, warnings: Sequence[str], sections: Sequence[S
         warnings=warnings,
         sections=dict(zip(unique_names([section.name for section in sections]), sections)),
         policy=POLICY,
-        inlined=lambda figure: Markup(style.inlined(figure)),
+        inlined=lambda figure: Markup(figures.inlined(figure)),
         css=Markup(loader.get_source(environment, "report.css")[0]),
     )
 

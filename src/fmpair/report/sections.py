@@ -13,7 +13,7 @@ from fmpair.config.experiment import as_plain
 from fmpair.errors import listing
 from fmpair.evaluation.views import SPARSE
 from fmpair.experiment.results import Results
-from fmpair.report import figures, result_tables, run_tables, style
+from fmpair.report import figures, result_tables, run_tables
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner
 from fmpair.report.table import Figure, ReportTable, Section, metric_title, unique_names
@@ -33,9 +33,9 @@ def sections(results: Results, comparisons: list[ModelComparison]) -> list[Secti
         *(_section(f"Which fields help: {isolated(compared.label)}",
                    tables=result_tables.field_tables(compared)) for compared in comparisons),
         *(_views(results, compared) for compared in comparisons),
-        _section("Learning curves", figures.curves(results) if style.available() else (),
+        _section("Learning curves", figures.curves(results) if figures.available() else (),
                  wide=True),
-        _section("Tuning", [figures.tuning(results) if style.available() else None],
+        _section("Tuning", [figures.tuning(results) if figures.available() else None],
                  [run_tables.tuning_table(results)]),
         _section("Times and memory", tables=[times if times.rows else None]),
         _section("Failures", tables=[run_tables.failures_table(results)]),
@@ -69,8 +69,8 @@ def warnings(results: Results, comparisons: list[ModelComparison]) -> list[str]:
         lines.append(
             f"The baseline {isolated(baseline)} has no results: models are compared with the best."
         )
-    if not style.available():
-        lines.append(f"Figures need matplotlib: {style.INSTALL}")
+    if not figures.available():
+        lines.append(f"Figures need matplotlib: {figures.INSTALL}")
     return lines
 
 
@@ -102,7 +102,7 @@ def text_of(value: Any) -> str:
 
 def _with_unique_names(parts: list[Section]) -> list[Section]:
     """Give every table and figure its own name, so that their files do not collide."""
-    tables, drawn = (
+    tables, figure_names = (
         iter(unique_names([each.name for part in parts for each in getattr(part, kind)]))
         for kind in ("tables", "figures")
     )
@@ -110,7 +110,7 @@ def _with_unique_names(parts: list[Section]) -> list[Section]:
         replace(
             part,
             tables=tuple(replace(table, name=next(tables)) for table in part.tables),
-            figures=tuple(replace(figure, name=next(drawn)) for figure in part.figures),
+            figures=tuple(replace(figure, name=next(figure_names)) for figure in part.figures),
         )
         for part in parts
     ]
@@ -132,25 +132,25 @@ def _suspicious_values(compared: ModelComparison) -> list[str]:
 
 def _section(
     title: str,
-    drawn: Iterable[Figure | None] = (),
+    maybe_figures: Iterable[Figure | None] = (),
     tables: Iterable[ReportTable | None] = (),
     wide: bool = False,
 ) -> Section:
     """A section of the figures and tables that are not None."""
-    kept = tuple(figure for figure in drawn if figure)
+    kept = tuple(figure for figure in maybe_figures if figure)
     return Section(title, (), kept, tuple(table for table in tables if table), wide=wide)
 
 
 def _results(results: Results, compared: ModelComparison) -> Section:
     if compared.rows.is_empty():
         return Section(compared.label)
-    drawn = figures.bars(results, compared) if style.available() else ()
+    shown_figures = figures.bars(results, compared) if figures.available() else ()
     tables = (result_tables.main_table(compared), result_tables.details_table(compared))
-    return _section(f"Results: {isolated(compared.label)}", drawn, tables)
+    return _section(f"Results: {isolated(compared.label)}", shown_figures, tables)
 
 
 def _views(results: Results, compared: ModelComparison) -> Section:
-    drawn: list[Figure] = []
+    shown_figures: list[Figure] = []
     tables: list[ReportTable] = []
     part = results.views.filter(pl.col("protocol") == compared.label)
     sparse = part.filter(pl.col("view") == "events")["group"].is_in(SPARSE).any()
@@ -160,13 +160,15 @@ def _views(results: Results, compared: ModelComparison) -> Section:
         table = result_tables.view_table(results, compared, view)
         if table is not None:
             tables.append(table)
-            figure = figures.view_bars(results, compared, view) if style.available() else None
-            drawn += [figure] if figure else []
-    if len(drawn) > 1:  # the figures show the same at a glance
+            figure = figures.view_bars(results, compared, view) if figures.available() else None
+            shown_figures += [figure] if figure else []
+    if len(shown_figures) > 1:  # the figures show the same at a glance
         tables = [replace(table, collapsed=True) for table in tables]
     text = ("head, mid and tail each have a third of the training events, most popular items or "
             "most active users first.",)  # fmt: skip
-    return Section(f"By group: {isolated(compared.label)}", text, tuple(drawn), tuple(tables))
+    return Section(
+        f"By group: {isolated(compared.label)}", text, tuple(shown_figures), tuple(tables)
+    )
 
 
 def _data(manifest: Mapping[str, Any]) -> Section:

@@ -96,14 +96,14 @@ class PairedScores:
         way = 1 if lower_is_better(self.metric) else -1
         return min(self.models, key=lambda model: np.nan_to_num(way * self.mean(model), nan=np.inf))
 
-    def gathered(self, model: str) -> Clusters | None:
+    def by_user(self, model: str) -> Clusters | None:
         """The model's values by user, None if no unit has a value."""
         values = self.unit_values(model).drop_nulls("value")
         if values.is_empty():
             return None
         return Clusters(*_sums(values, "user"), self._between_fits(model))
 
-    def paired(self, model: str, other: str) -> Clusters | None:
+    def differences_by_user(self, model: str, other: str) -> Clusters | None:
         """Differences by user, over the units of the folds that both models have."""
         both = self._differences(model, other)
         if both.is_empty():
@@ -127,7 +127,7 @@ class PairedScores:
 
         None if there are several fits already, or units have several relevant items.
         """
-        clusters, both = self.paired(model, other), self._differences(model, other)
+        clusters, both = self.differences_by_user(model, other), self._differences(model, other)
         if clusters is None or clusters.further or both["item"].null_count():
             return None
         return detectable_with_seeds(clusters, variance_between(*_sums(both, "item")), level)
@@ -177,7 +177,7 @@ def p_values(scores: PairedScores, pairs: Iterable[Pair], test: str) -> dict[Pai
     p: dict[Pair, float] = {}
     for pair in pairs:
         if len(pair) == 2 and pair not in p:
-            differences = scores.paired(*sorted(pair))
+            differences = scores.differences_by_user(*sorted(pair))
             if differences is not None and len(differences.total) > 1:
                 p[pair] = TESTS[test](differences)
     return dict(zip(p, holm(list(p.values())).tolist()))
@@ -203,7 +203,7 @@ def tested(
         "same": None,
         "mark": "",
     }
-    clusters = None if row["p"] is None else scores.paired(model, other)
+    clusters = None if row["p"] is None else scores.differences_by_user(model, other)
     if clusters is None:
         return row
     base = abs(base)

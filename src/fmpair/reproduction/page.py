@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
 
 from fmpair.files import make_folder, write_atomically
+from fmpair.report.figures import INK, LINE, PALETTE, colours, draw_figure, legend
 from fmpair.report.output import page
 from fmpair.report.sections import facts
-from fmpair.report.table import Figure, ReportTable, Section, figure
+from fmpair.report.table import Figure, ReportTable, Section, figure, metric_title
 from fmpair.report.table_formats import markdown_report
-from fmpair.reproduction import figures, paper_tables
+from fmpair.reproduction import paper_tables
 from fmpair.reproduction.claims import RULES, Runs, claims
 from fmpair.reproduction.paper import CONTEXTS, DOMAINS, MRR, RECALL, SETS, TABLE2, TABLE3, TABLE4
-from fmpair.reproduction.summary import baseline_difference, contexts, factors, linear_fit
+from fmpair.reproduction.summary import (
+    LinearFit,
+    Summary,
+    baseline_difference,
+    contexts,
+    factors,
+    linear_fit,
+)
 
 TITLE = "The paper, reproduced"
 IMAGES = "images"
@@ -92,8 +104,8 @@ def write_page(runs: Runs, folder: Path, parts: list[Section] | None = None) -> 
     """Write reproduction.md and images/*.svg into a folder, such as docs."""
     parts = sections(runs) if parts is None else parts
     make_folder(folder / IMAGES)
-    for drawn in (drawn for part in parts for drawn in part.figures):
-        write_atomically(folder / IMAGES / f"{drawn.name}.svg", drawn.svg.encode())
+    for drawing in (drawing for part in parts for drawing in part.figures):
+        write_atomically(folder / IMAGES / f"{drawing.name}.svg", drawing.svg.encode())
     target = folder / "reproduction.md"
     write_atomically(target, markdown_report(TITLE, verdict(runs), parts, IMAGES).encode())
     return target
@@ -110,13 +122,13 @@ def sections(runs: Runs) -> list[Section]:
         _beside("Table 2: methods", "table2", SETS, TABLE2, runs, RECALL),
         _beside("Table 3: context and genres", "table3", CONTEXTS, TABLE3, runs, RECALL, MRR),
         _beside("Table 4: cross-domain", "table4", DOMAINS, TABLE4, runs, RECALL, MRR),
-        Section("Time of an epoch", figures=(figures.epoch_times(epochs),) if epochs else ()),
+        Section("Time of an epoch", figures=(epoch_times(epochs),) if epochs else ()),
         _convergence(runs),
         _complexity(runs),
         _ablation(runs),
         Section("When source domains help", tables=_present(paper_tables.sparse_table(runs))),
         Section("Errata", tuple(errata(runs))),
-        Section("Layouts", figures=figures.layouts()),
+        Section("Layouts", figures=layouts()),
         Section("How it was run", facts=provenance(runs)),
     ]
     return [part for part in parts if part.tables or part.figures or part.text or part.facts]
@@ -179,12 +191,12 @@ def _beside(
 
 
 def _convergence(runs: Runs) -> Section:
-    drawn = [
-        figures.convergence(name, title, runs[f"convergence-{name}"])
+    figures = [
+        convergence(name, title, runs[f"convergence-{name}"])
         for name, title in (SETS | DOMAINS).items()
         if f"convergence-{name}" in runs
     ]
-    return Section("Convergence", figures=tuple(drawn))
+    return Section("Convergence", figures=tuple(figures))
 
 
 def _complexity(runs: Runs) -> Section:
@@ -196,18 +208,16 @@ def _complexity(runs: Runs) -> Section:
     by_contexts = {}
     if "complexity-contexts" in runs:
         by_contexts["Frappe"] = linear_fit(runs["complexity-contexts"], contexts)
-    drawn: list[Figure] = []
+    figures: list[Figure] = []
     if by_factors:
-        drawn.append(
-            figures.cost("complexity-factors", "Cost by number of factors", "k", by_factors)
-        )
+        figures.append(cost("complexity-factors", "Cost by number of factors", "k", by_factors))
     if by_contexts:
         title = "Cost by number of contexts"
-        drawn.append(figures.cost("complexity-contexts", title, "contexts", by_contexts))
+        figures.append(cost("complexity-contexts", title, "contexts", by_contexts))
     fits = {f"k, {name}": fit for name, fit in by_factors.items()}
     fits |= {f"contexts, {name}": fit for name, fit in by_contexts.items()}
     tables = (paper_tables.linear_fits_table(fits),) if fits else ()
-    return Section("Complexity", figures=tuple(drawn), tables=tables)
+    return Section("Complexity", figures=tuple(figures), tables=tables)
 
 
 def _ablation(runs: Runs) -> Section:
@@ -223,3 +233,161 @@ def _ablation(runs: Runs) -> Section:
     ]
     title = "What makes context and other domains help"
     return Section(title, TRIED if tables else (), tables=tuple(tables))
+
+
+# Figures.
+
+HEIGHT, LAYOUT_HEIGHT = 2.6, 1.9  # inches
+LEGEND_WIDTH = 40  # characters of a name
+REPEATS = "The fastest epoch of a fit: mean and standard deviation over repeats."
+
+
+class ColumnBlock(NamedTuple):
+    """A group of columns: a heading, the names of its columns, and rows of values as text."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+
+
+FM_LAYOUT = (
+    ColumnBlock("user", ("ann", "bob"), ("1 0", "1 0", "0 1")),
+    ColumnBlock("item", ("maps", "mail", "chess"), ("1 0 0", "0 1 0", "0 0 1")),
+    ColumnBlock("context", ("day", "night"), ("1 0", "0 1", "0 1")),
+    ColumnBlock("item attributes", ("free", "paid"), ("1 0", "1 0", "0 1")),
+)
+DOMAIN_LAYOUT = (
+    ColumnBlock("user", ("ann", "bob"), ("1 0", "1 0", "0 1")),
+    ColumnBlock("book", ("b1", "b2", "b3"), ("1 0 0", "0 1 0", "0 0 1")),
+    ColumnBlock("user's music", ("m1", "m2"), ("1/2 1/2", "1/2 1/2", "0 1")),
+    ColumnBlock("user's films", ("f1", "f2"), ("0 1", "0 1", "1/2 1/2")),
+)
+
+
+def layouts() -> tuple[Figure, ...]:
+    """Drawings of the data layouts of a factorization machine and of FM-Pair-CD."""
+    return (
+        _layout(
+            "layout-machine",
+            "Data layout of a factorization machine",
+            FM_LAYOUT,
+            "One row per event. A positive item and its negatives share the context; each has its "
+            "own attributes.",
+        ),
+        _layout(
+            "layout-domains",
+            "Data layout of FM-Pair-CD",
+            DOMAIN_LAYOUT,
+            "One row per event of the target domain. The user's items of other domains are "
+            "features of value 1/n, n the number of the user's items in that domain.",
+        ),
+    )
+
+
+def _layout(name: str, title: str, blocks: Sequence[ColumnBlock], caption: str) -> Figure:
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        axes.axis("off")
+        left = 0.0
+        for colour, block in zip(PALETTE, blocks):
+            _block(axes, left, block, colour)
+            left += len(block.columns) + 0.4
+        axes.set_xlim(-0.1, left)
+        axes.set_ylim(-len(blocks[0].rows) - 0.1, 2.1)
+
+    return draw_figure(name, title, caption, draw, LAYOUT_HEIGHT)
+
+
+def _block(axes: Any, left: float, block: ColumnBlock, colour: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    title_at = left + len(block.columns) / 2
+    axes.text(title_at, 1.6, block.title, ha="center", color=colour, weight="bold", fontsize=7.5)
+    for across, column in enumerate(block.columns):
+        axes.text(left + across + 0.5, 0.45, column, ha="center", color=INK, fontsize=7)
+        for down, row in enumerate(block.rows):
+            value = row.split()[across]
+            filled = value != "0"
+            look: dict[str, Any] = {
+                "fill": filled,
+                "alpha": 0.25 if filled else 1,
+                "linewidth": 0.6,
+            }
+            corner = (left + across, -down - 1)
+            axes.add_patch(Rectangle(corner, 1, 1, edgecolor=LINE, facecolor=colour, **look))
+            middle = (left + across + 0.5, -down - 0.5)
+            ink = INK if filled else LINE
+            axes.text(*middle, value, ha="center", va="center", color=ink, fontsize=7)
+
+
+def epoch_times(runs: Mapping[str, Summary]) -> Figure:
+    """Seconds of an epoch by set, a bar per model, on a log scale."""
+    shade = colours(next(iter(runs.values())).models)
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        thick = 0.8 / len(shade)
+        for index, model in enumerate(shade):
+            rows = [_spread(run, model) for run in runs.values()]
+            at = np.arange(len(rows)) + (index - (len(shade) - 1) / 2) * thick
+            means, sds = zip(*rows)
+            axes.bar(at, means, 0.9 * thick, yerr=sds, color=shade[model], label=f" {model}")
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(runs)), list(runs))
+        axes.set_ylabel("time of an epoch, s")
+        axes.grid(axis="y")
+        legend(canvas, axes, LEGEND_WIDTH)
+
+    return draw_figure("epoch-time", "Time of an epoch", REPEATS, draw, HEIGHT)
+
+
+def convergence(name: str, title: str, run: Summary) -> Figure:
+    """The first metric every ten epochs, a line per model."""
+    judged = run.curves.filter(pl.col("metric").is_not_null())
+    metric = judged["metric"][0]
+    means = (
+        judged.filter(pl.col("metric") == metric)
+        .group_by("model", "epoch", maintain_order=True)
+        .agg(pl.col("value").mean())
+    )
+    shade = colours(run.models)
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        for model, colour in shade.items():
+            part = means.filter(pl.col("model") == model).sort("epoch")
+            axes.plot(part["epoch"], part["value"], color=colour, label=f" {model}")
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(metric_title(metric))
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y")
+        legend(canvas, axes, LEGEND_WIDTH)
+
+    return draw_figure(
+        f"convergence-{name}", f"Convergence, {title}", "On the test set.", draw, HEIGHT
+    )
+
+
+def cost(name: str, title: str, across: str, fits: Mapping[str, LinearFit]) -> Figure:
+    """Milliseconds of an epoch by size, with linear fits."""
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        for colour, (label, fit) in zip(PALETTE, fits.items()):
+            x, mean, sd = (fit.points[column].to_numpy() for column in ("x", "mean", "sd"))
+            reach, text = 1000 * np.nan_to_num(sd.astype(float)), f" {label}, R2 {fit.r2:.3f}"
+            axes.errorbar(x, 1000 * mean, reach, fmt="o", color=colour, markersize=3.5, label=text)
+            axes.plot(x, 1000 * (fit.intercept + fit.slope * x), color=colour, linewidth=1)
+        axes.set_xlabel(across)
+        axes.set_ylabel("time of an epoch, ms")
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y")
+        legend(canvas, axes, LEGEND_WIDTH)
+
+    return draw_figure(name, title, REPEATS, draw, HEIGHT)
+
+
+def _spread(run: Summary, model: str) -> tuple[float, float]:
+    """Mean and standard deviation over folds, 0 for a single fold."""
+    seconds = run.epoch_seconds().filter(pl.col("model") == model)["seconds"].to_numpy()
+    return float(seconds.mean()), float(seconds.std(ddof=1)) if len(seconds) > 1 else 0.0

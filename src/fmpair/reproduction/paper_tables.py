@@ -85,12 +85,12 @@ def comparison_table(
         return None
     rows, data = [], []
     for model in dict.fromkeys(model for run in present for model in run.models):
-        theirs = printed.get((model, metric))
+        in_paper = printed.get((model, metric))
         columns = ((legacy, None), (clean, None), (clean, FULL))
         ours = [run.row(model, metric, label) if run else None for run, label in columns]
         values = (cell for row in ours for cell in _value_and_p(row))
-        rows.append((TableCell(model), _printed(theirs), *values))
-        data.append((model, theirs and theirs.mean, *(row and row["mean"] for row in ours)))
+        rows.append((TableCell(model), _printed(in_paper), *values))
+        data.append((model, in_paper and in_paper.mean, *(row and row["mean"] for row in ours)))
     frame = pl.DataFrame(data, ["model", "paper", "legacy", "clean", "clean_all"], orient="row")
     notes = (*_notes(present[0]), *order_note(frame))
     file, title = f"{name}-{metric.partition('@')[0]}", f"{title}, {metric_title(metric)}"
@@ -102,15 +102,15 @@ def order_note(frame: pl.DataFrame) -> tuple[str, ...]:
     both = frame.drop_nulls(["paper", "legacy"])
     if len(both) < 2:
         return ()
-    theirs, ours = (
+    in_paper, ours = (
         ", ".join(both.sort(side, descending=True, maintain_order=True)["model"])
         for side in ("paper", "legacy")
     )
     gaps = ", ".join(
         f"{row['model']} {row['legacy'] - row['paper']:+.4f}" for row in both.iter_rows(named=True)
     )
-    ours = "the same" if ours == theirs else ours
-    return (f"Order, best first: in the paper {theirs}; legacy {ours}. Legacy - paper: {gaps}.",)
+    ours = "the same" if ours == in_paper else ours
+    return (f"Order, best first: in the paper {in_paper}; legacy {ours}. Legacy - paper: {gaps}.",)
 
 
 def run_table(name: str, title: str, run: Summary, metrics: Sequence[str]) -> ReportTable:
@@ -167,10 +167,10 @@ def _notes(run: Summary) -> tuple[str, str]:
     return MEANS_NOTE, TEST_NOTE.format(f" against {run.experiment.compare.baseline}")
 
 
-def _printed(theirs: Printed | None) -> TableCell:
-    if theirs is None:
+def _printed(in_paper: Printed | None) -> TableCell:
+    if in_paper is None:
         return TableCell(NOTHING)
-    return TableCell(figure(theirs.mean), plus_minus(figure(theirs.sd)) if theirs.sd else "")
+    return TableCell(figure(in_paper.mean), plus_minus(figure(in_paper.sd)) if in_paper.sd else "")
 
 
 def _value_and_p(row: Mapping[str, Any] | None) -> tuple[TableCell, TableCell]:

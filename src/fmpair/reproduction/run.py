@@ -17,7 +17,7 @@ from fmpair.experiment.folder import PLAN
 from fmpair.experiment.plan import size
 from fmpair.experiment.results import results
 from fmpair.experiment.run import Show, run
-from fmpair.report import style
+from fmpair.report import figures
 from fmpair.report.output import write as write_report
 from fmpair.reproduction.summary import Summary, summary
 
@@ -81,7 +81,7 @@ def reproduce(
     small: a smoke test on few events, without reports. say: called with a line per experiment.
     progress: as in `run`.
     """
-    style.require()
+    figures.require()
     folder = Path(folder).absolute()
     experiments = {path.stem: experiment_of(path, folder, small) for path in files(part)}
     fits = [size(each, fold_count(each.split)) for each in experiments.values()]
@@ -96,7 +96,7 @@ def reproduce(
             say(f"{name}: {row['model']} failed: {row['error']}")
         if finished.cells["error"].is_null().all():
             made[name] = summary(finished)
-    return gathered(folder, made)
+    return read_summaries(folder, made)
 
 
 def _time_left(seconds: float, done: int, left: int) -> str:
@@ -121,7 +121,9 @@ def experiment_of(path: Path, folder: Path, small: bool = False) -> Experiment:
     return quick(experiment) if small else experiment
 
 
-def gathered(folder: str | Path, known: Mapping[str, Summary] | None = None) -> dict[str, Summary]:
+def read_summaries(
+    folder: str | Path, known: Mapping[str, Summary] | None = None
+) -> dict[str, Summary]:
     """Return summaries of all finished experiments in the folder, by experiment name.
 
     known: summaries that need not be read again.

@@ -18,8 +18,8 @@ from fmpair.data.columns.roles import find_column
 from fmpair.errors import DataError, MachineError, OptionError, listing, named, one_line
 from fmpair.events.items import ITEM
 
-MOST_ITEMS = 10_000  # per request
-MOST_BYTES = 3 << 20  # per request; the service takes 4 MB
+MAX_ITEMS = 10_000  # per request
+MAX_BYTES = 3 << 20  # per request; the service takes 4 MB
 PATIENCE = 60.0  # seconds for an answer
 NOT_FOUND = 404
 URL = named("url")
@@ -52,7 +52,7 @@ def bodies(table: pl.DataFrame) -> Iterator[bytes]:
     for row in table.rename({column: ITEM}).iter_rows(named=True):
         told = {name: value for name, value in row.items() if not _is_missing(value)}
         text = json.dumps(told, default=_plain)
-        if rows and (len(rows) >= MOST_ITEMS or size + len(text) > MOST_BYTES):
+        if rows and (len(rows) >= MAX_ITEMS or size + len(text) > MAX_BYTES):
             yield _body(rows)
             rows, size = [], 0
         rows.append(text)

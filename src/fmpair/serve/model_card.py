@@ -13,7 +13,7 @@ from fmpair.fitted.question import knows_time
 from fmpair.fitted.recipe import name_of
 from fmpair.serve.live_catalogue import title_column
 from fmpair.serve.live_models import Rejection, ServedModel
-from fmpair.serve.requests import MOST_VALUES, ContextColumn, IndexCard, ModelCard, Refused
+from fmpair.serve.requests import MAX_VALUES, ContextColumn, IndexCard, ModelCard, Refused
 from fmpair.serve.settings import Stamp, stamp
 
 
@@ -85,7 +85,7 @@ def _context_column(space: Any, name: str) -> ContextColumn:
     if first.part or first.vocabulary is None:
         return ContextColumn(name, "time" if first.part else first.field.kind, [], 0)
     ids = first.vocabulary.ids
-    return ContextColumn(name, first.field.kind, ids.head(MOST_VALUES).to_list(), len(ids))
+    return ContextColumn(name, first.field.kind, ids.head(MAX_VALUES).to_list(), len(ids))
 
 
 def _plain(value: Any) -> Any:

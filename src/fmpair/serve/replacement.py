@@ -14,7 +14,7 @@ from fmpair.errors import ModelFileError
 from fmpair.models.catalog import Model
 
 FEW = 20  # users; fewer say nothing
-LEAST_KNOWN = 0.1  # of the users whom the old model knows
+MIN_KNOWN = 0.1  # of the users whom the old model knows
 SAMPLE = 1_000  # users of the old model, asked for if there were few requests
 ANYWAY = "restart the service to use it anyway"
 
@@ -50,7 +50,7 @@ def check_replacement(old: Model, new: Model, recent: Iterable[Any]) -> None:
         ids = old.space.users.ids
         users = ids.gather_every(max(len(ids) // SAMPLE, 1)).to_list()
     known = len(_known(new, users))
-    if len(users) >= FEW and known < LEAST_KNOWN * len(users):
+    if len(users) >= FEW and known < MIN_KNOWN * len(users):
         raise ModelFileError(f"it knows {known} of the last {len(users)} users; {ANYWAY}")
 
 

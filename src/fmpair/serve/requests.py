@@ -70,14 +70,14 @@ def problem_json(problem: ProblemError) -> bytes:
     return msgspec.json.encode(ProblemDetails(kind, title, problem.status, problem.detail))
 
 
-MOST_N = 1_000
-MOST_QUESTIONS = 256  # per batch
-MOST_ITEMS = 10_000  # to rank, exclude or score
-MOST_HISTORY = 1_000
-MOST_NUMBERS = 16_384  # of a list as context, such as a vector
-MOST_EVENTS = 1_000
-MOST_RULES = 50  # conditions, limits or boosts of a request
-MOST_COLUMNS = MOST_VALUES = 200  # of an item; listed per context column of a model card
+MAX_N = 1_000
+MAX_QUESTIONS = 256  # per batch
+MAX_ITEMS = 10_000  # to rank, exclude or score
+MAX_HISTORY = 1_000
+MAX_NUMBERS = 16_384  # of a list as context, such as a vector
+MAX_EVENTS = 1_000
+MAX_RULES = 50  # conditions, limits or boosts of a request
+MAX_COLUMNS = MAX_VALUES = 200  # of an item; listed per context column of a model card
 LONGEST = 1_024  # characters of an id or a value
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -88,12 +88,12 @@ Value = (
     | Whole
     | float
     | bool
-    | Annotated[list[Text | Whole | float], Meta(max_length=MOST_NUMBERS)]
-    | Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
+    | Annotated[list[Text | Whole | float], Meta(max_length=MAX_NUMBERS)]
+    | Annotated[dict[Text, float], Meta(max_length=MAX_HISTORY)]
     | None
 )
 Degree = Annotated[float, Meta(ge=0, le=1)]
-Boosts = Annotated[dict[Text, float], Meta(max_length=MOST_HISTORY)]
+Boosts = Annotated[dict[Text, float], Meta(max_length=MAX_HISTORY)]
 Context = Annotated[
     dict[Text, Value],
     Meta(
@@ -109,15 +109,15 @@ Time = Annotated[
         "default now."
     ),
 ]
-Count = Annotated[int, Meta(description="Number of items.", ge=1, le=MOST_N)]
+Count = Annotated[int, Meta(description="Number of items.", ge=1, le=MAX_N)]
 History = Annotated[
     list[Id],
     Meta(
         description="Items that the user, or a visitor without an id, viewed, oldest first.",
-        max_length=MOST_HISTORY,
+        max_length=MAX_HISTORY,
     ),
 ]
-Items = Annotated[list[Id], Meta(max_length=MOST_ITEMS)]
+Items = Annotated[list[Id], Meta(max_length=MAX_ITEMS)]
 Unknown = Annotated[
     Literal["error", "ignore", "features", "popular"],
     Meta(
@@ -159,18 +159,18 @@ class Recommend(BaseRequest):
     ] = True
     explain: Annotated[bool, Meta(description="Return the terms of each score.")] = False
     where: Annotated[
-        Text | Annotated[list[Text], Meta(max_length=MOST_RULES)] | None,
+        Text | Annotated[list[Text], Meta(max_length=MAX_RULES)] | None,
         Meta(
             description="Conditions on columns of items, which all must hold: category=shoes,bags, "
             "price<=50, not brand=ACME."
         ),
     ] = None
     limit: Annotated[
-        Annotated[dict[Text, Whole], Meta(max_length=MOST_RULES)] | None,
+        Annotated[dict[Text, Whole], Meta(max_length=MAX_RULES)] | None,
         Meta(description="At most so many items per value of a column."),
     ] = None
     boost: Annotated[
-        Annotated[dict[Text, Boosts], Meta(max_length=MOST_RULES)] | None,
+        Annotated[dict[Text, Boosts], Meta(max_length=MAX_RULES)] | None,
         Meta(description="What a value of a column adds to the score."),
     ] = None
     diversity: Annotated[
@@ -194,13 +194,13 @@ class Recommend(BaseRequest):
 class RecommendBatch(Struct, forbid_unknown_fields=True):
     """Several recommendation requests at once."""
 
-    questions: Annotated[list[Recommend], Meta(min_length=1, max_length=MOST_QUESTIONS)]
+    questions: Annotated[list[Recommend], Meta(min_length=1, max_length=MAX_QUESTIONS)]
 
 
 class Score(BaseRequest):
     """Request the scores of given items, in their order."""
 
-    items: Annotated[list[Id], Meta(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[list[Id], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Explain(BaseRequest):
@@ -236,7 +236,7 @@ class NewEvent(Struct, forbid_unknown_fields=True):
 class NewEvents(Struct, forbid_unknown_fields=True):
     """Events to store; the next answers take them into account."""
 
-    events: Annotated[list[NewEvent], Meta(min_length=1, max_length=MOST_EVENTS)]
+    events: Annotated[list[NewEvent], Meta(min_length=1, max_length=MAX_EVENTS)]
 
 
 class ItemChanges(Struct, forbid_unknown_fields=True):
@@ -246,8 +246,8 @@ class ItemChanges(Struct, forbid_unknown_fields=True):
     """
 
     items: Annotated[
-        list[Annotated[dict[Text, Value], Meta(min_length=1, max_length=MOST_COLUMNS)]],
-        Meta(min_length=1, max_length=MOST_ITEMS),
+        list[Annotated[dict[Text, Value], Meta(min_length=1, max_length=MAX_COLUMNS)]],
+        Meta(min_length=1, max_length=MAX_ITEMS),
     ]
 
 

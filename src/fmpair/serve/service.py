@@ -148,8 +148,8 @@ class Service:
     async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
         requests = request.questions
         explained = sum(one.n for one in requests if one.explain)
-        if explained > wire.MOST_N:
-            raise OptionError(f"at most {wire.MOST_N:,} items can be explained, not {explained:,}")
+        if explained > wire.MAX_N:
+            raise OptionError(f"at most {wire.MAX_N:,} items can be explained, not {explained:,}")
         chosen = [await self._model_for(one.user, one.arm) for one in requests]
         answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {

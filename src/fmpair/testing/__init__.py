@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fmpair.testing.shop_logs import daytime_log, purchase_log, session_log, shop_log
-from fmpair.testing.toys import cold_items, day_and_night, left_out, opposite_tastes, two_tastes
+from fmpair.testing.known_answers import (
+    cold_items,
+    day_and_night,
+    daytime_log,
+    left_out,
+    opposite_tastes,
+    purchase_log,
+    session_log,
+    shop_log,
+    two_tastes,
+)
 
 if TYPE_CHECKING:
     from fmpair.testing.contract import RULES, ModelContract

@@ -16,7 +16,7 @@ from fmpair.errors import OptionError, UnknownError
 from fmpair.fitted import recipe as option
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import load
-from fmpair.testing.toys import left_out, two_tastes
+from fmpair.testing.known_answers import left_out, two_tastes
 
 TOLERANCE = 1e-5
 FIRST_TIME = 1_700_000_000  # seconds since 1970
@@ -66,10 +66,12 @@ class ModelContract:
         if self.attributes:
             return  # a frame of events has none
         data = self._tastes()
-        ours, theirs = (_scores(self.make().fit(d)) for d in (data, data.frame()))
-        _require(ours.shape == theirs.shape, "a frame and a Dataset give different shapes")
+        from_dataset, from_frame = (_scores(self.make().fit(d)) for d in (data, data.frame()))
+        _require(
+            from_dataset.shape == from_frame.shape, "a frame and a Dataset give different shapes"
+        )
         if self.exact:
-            _require_same(ours, theirs, "a frame and a Dataset of the same events")
+            _require_same(from_dataset, from_frame, "a frame and a Dataset of the same events")
 
     def one_seed_gives_the_same_scores(self) -> None:
         if self.exact:
@@ -78,10 +80,10 @@ class ModelContract:
 
     def no_score_depends_on_the_number_of_threads(self) -> None:
         if self.exact and "threads" in {field.name for field in fields(self.make())}:
-            one, more = (
+            single, several = (
                 _scores(replace(self.make(), threads=t).fit(self._tastes())) for t in (1, 3)
             )
-            _require(np.array_equal(one, more), "scores depend on the number of threads")
+            _require(np.array_equal(single, several), "scores depend on the number of threads")
 
     def every_pair_has_a_finite_score(self) -> None:
         model = self.make().fit(self._tastes())
@@ -171,7 +173,7 @@ class ModelContract:
         grown = _grown(model.update, more, epochs=2)
         if grown is not None:
             _require(77 in grown.item_ids, "update must add new items")
-            _require_goes_on(model, grown, more)
+            _require_valid_update(model, grown, more)
 
     def a_new_user_is_folded_in_or_refused(self) -> None:
         model = self.make().fit(self._tastes())
@@ -179,7 +181,7 @@ class ModelContract:
         before = _scores(model)
         grown = _grown(model.fold_in, few, epochs=2)
         if grown is not None:
-            _require_goes_on(model, grown, few)
+            _require_valid_update(model, grown, few)
             old = model.user_ids
             same = np.array_equal(_scores(grown, old), before)
             _require(same, "fold_in must not change the scores of other users")
@@ -223,7 +225,7 @@ def _grown(update: Callable[..., Any], events: pl.DataFrame, **options: Any) -> 
         return None
 
 
-def _require_goes_on(model: Any, grown: Any, events: pl.DataFrame) -> None:
+def _require_valid_update(model: Any, grown: Any, events: pl.DataFrame) -> None:
     """Check what holds after any further events."""
     for ids, more in ((model.user_ids, grown.user_ids), (model.item_ids, grown.item_ids)):
         _require(np.array_equal(more[: len(ids)], ids), "known ids must keep their numbers")
@@ -277,6 +279,6 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def _require_same(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
-    same = bool(np.allclose(ours, theirs, TOLERANCE, TOLERANCE))
+def _require_same(first: np.ndarray, second: np.ndarray, what: str) -> None:
+    same = bool(np.allclose(first, second, TOLERANCE, TOLERANCE))
     _require(same, f"{what} give different scores")

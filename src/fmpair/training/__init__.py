@@ -4,10 +4,9 @@
 `loop` builds a `Task` from recipe and data and runs its epochs on an engine.
 `problem` turns a data set into arrays, with `options`, `defaults` and `regularisation` as settings.
 `update` and `growth` continue from a fitted model; `checkpoint` continues an interrupted fit.
-`tuning` finds better options: `search` says what to try next, `trial_file` stores the fits, `tuned`
-shows the result.
-`history_selection` decides on histories; `shards` fits to Parquet files on a cluster,
-`device_parts` on a GPU.
+`tuning` finds better options: `search` says what to try next, `tuned` stores the fits and shows the
+result. `trials` decide about history, times and order of `FMPair()`.
+`shards` fits to Parquet files on a cluster, `device_parts` on a GPU.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from safetensors import numpy as safetensors
 
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.describe import fingerprint
-from fmpair.device import CPU, settled
+from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import check_writable, shown, write_atomically
@@ -192,7 +192,7 @@ def identity_of(recipe: Any, data: str, **others: Any) -> dict[str, Any]:
         "version of fmpair": _version(),
         "recipe": name_of(type(recipe)),
         "options": recipe.options(),
-        "device": settled(getattr(recipe, "device", CPU)),
+        "device": resolve_device(getattr(recipe, "device", CPU)),
         "data": data,
         **others,
     }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs, multiples
-from fmpair.device import CPU, settled
+from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
 from fmpair.training.options import FACTORS, FMPairOptions
@@ -20,10 +20,10 @@ RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 
 # Softmax regularises users by BROAD / items of a user: less where they have many items, by the
 # root of it; without a history at most by these factors more where they have few.
-BROAD, MOST_OF_SAMPLED, MOST_OF_EXACT = 50.0, 1.0, 2.0
-# With a history, factors are dropped if items have fewer events than MANY. A share of LEAST_KEPT
-# and LEAST_FACTORS stay; sampled negatives are noise themselves: KEPT_OF_SAMPLED times that share.
-MANY, LEAST_KEPT, LEAST_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
+BROAD, MAX_OF_SAMPLED, MAX_OF_EXACT = 50.0, 1.0, 2.0
+# With a history, factors are dropped if items have fewer events than MANY. A share of MIN_KEPT
+# and MIN_FACTORS stay; sampled negatives are noise themselves: KEPT_OF_SAMPLED times that share.
+MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
 # Users with favourites (less even than EVEN) are regularised less, by this power of the evenness.
 EVEN, EVEN_POWER = 0.75, 2.5
 
@@ -34,7 +34,11 @@ MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
 FACTORS_OF_LISTS = 2  # times as many
 
 NEGATIVES = 32
-ITEMS_EACH, LEAST, MOST = 64, 8, 256  # softmax draws one negative per ITEMS_EACH items, bounded
+ITEMS_EACH, MIN_NEGATIVES, MAX_NEGATIVES = (
+    64,
+    8,
+    256,
+)  # softmax draws one negative per ITEMS_EACH items, bounded
 ITEMS_EACH_OF_FEW = 10  # of few items, 32 negatives would be nearly all, the good ones included
 # Share of own negatives if users have favourites; 0 from an evenness of BY_DESIGN on.
 OWN, BY_DESIGN = 0.08, 0.85
@@ -116,7 +120,7 @@ def factors_of(options: FMPairOptions, events: int) -> int:
     """Return the length of the vectors for so many events."""
     if options.factors is not None:
         return options.factors
-    if settled(options.device) != CPU:
+    if resolve_device(options.device) != CPU:
         return FACTORS_ON_GPU
     return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
 
@@ -132,8 +136,8 @@ def n_negatives_of(options: FMPairOptions, items: int) -> int:
         return int(options.n_negatives)
     if options.loss != "softmax":
         return NEGATIVES
-    few = max(items // ITEMS_EACH_OF_FEW, LEAST)
-    return min(max(items // ITEMS_EACH, NEGATIVES), few, MOST)
+    few = max(items // ITEMS_EACH_OF_FEW, MIN_NEGATIVES)
+    return min(max(items // ITEMS_EACH, NEGATIVES), few, MAX_NEGATIVES)
 
 
 def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
@@ -182,8 +186,8 @@ def dropout_of(options: FMPairOptions, setting: Setting) -> float:
         return options.dropout
     if not setting.history or options.loss != "softmax" or options.temperature is not None:
         return 0.0
-    kept = max((setting.events_per_item / MANY) ** 0.5, LEAST_KEPT)
-    kept = max(kept * (1.0 if setting.exact else KEPT_OF_SAMPLED), LEAST_FACTORS / setting.factors)
+    kept = max((setting.events_per_item / MANY) ** 0.5, MIN_KEPT)
+    kept = max(kept * (1.0 if setting.exact else KEPT_OF_SAMPLED), MIN_FACTORS / setting.factors)
     return max(1.0 - kept, 0.0)
 
 
@@ -202,7 +206,7 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     few = BROAD / max(repeats.breadth, 1.0)
     user = max(few, few**0.5)
     if not setting.history:
-        user = min(user, MOST_OF_EXACT if setting.exact else MOST_OF_SAMPLED)
+        user = min(user, MAX_OF_EXACT if setting.exact else MAX_OF_SAMPLED)
     item = min(user, 1.0) if setting.history else user
     even = min(1.0, repeats.evenness / EVEN) ** EVEN_POWER
     return L2(default.user * user * even, default.item * item * even, default.bias)
@@ -237,8 +241,8 @@ def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
         # a sample of users with all their events, since some of them would look more even
         user, item = problem.user, problem.item
         if len(user) >= 2 * SAMPLE:
-            mine = multiples(user, len(user) // SAMPLE)
-            user, item = user[mine], item[mine]
+            sample = multiples(user, len(user) // SAMPLE)
+            user, item = user[sample], item[sample]
         seen = distinct_pairs(user, item, problem.users)
     times = seen.value.astype(np.float64)
     events = np.bincount(seen.owner, times, seen.size)

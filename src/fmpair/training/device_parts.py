@@ -19,7 +19,7 @@ import torch
 
 from fmpair.data import Dataset
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.device import CUDA, layout_on, settled
+from fmpair.device import CUDA, layout_on, resolve_device
 from fmpair.device_columns import kept, tensor_of
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
@@ -53,9 +53,9 @@ def run_of(
     context: Sequence[str],
 ) -> TrainingRun:
     """Read the events and return their training, before the first epoch."""
-    place = torch.device(CUDA if settled(options.device) == CUDA else "cpu")
+    device = torch.device(CUDA if resolve_device(options.device) == CUDA else "cpu")
     with layout_on(options.device):
-        events = read(paths, ids, context, place)
+        events = read(paths, ids, context, device)
         options = replace(options, factors=factors_of(options, len(events.user)))
         return started(_task(recipe, options, events, ids))
 
@@ -177,19 +177,19 @@ class _Ids:
             raise DataError("the parts have no events")
         if self.vocabulary is not None:
             return self.vocabulary, torch.cat(self.pieces).numpy()
-        place, size, ids = self._places()
+        number_of, size, ids = self._places()
         first = torch.full((size,), NEVER, dtype=torch.int32, device=self.device)
         events = 0
         for piece in self.pieces:
             at = torch.arange(events, events + len(piece), dtype=torch.int32, device=self.device)
-            first.scatter_reduce_(0, place(piece), at, "amin")
+            first.scatter_reduce_(0, number_of(piece), at, "amin")
             events += len(piece)
         there = torch.nonzero(first < NEVER)[:, 0]
         there = there[torch.argsort(first[there])]
         first[there] = torch.arange(len(there), dtype=torch.int32, device=self.device)
         numbers = torch.empty(events, dtype=torch.int32, device=self.device)
         for part, piece in zip(numbers.split([len(p) for p in self.pieces]), self.pieces):
-            part.copy_(first[place(piece)])
+            part.copy_(first[number_of(piece)])
         self.pieces.clear()
         values = pl.Series(ids(there).cpu().numpy()).cast(self.dtype or pl.Int64)
         return Vocabulary(values), kept(numbers)
@@ -203,10 +203,14 @@ class _Ids:
         low, high = min(low for low, _ in edges), max(high for _, high in edges)
         if high - low < max(SPREAD * sum(map(len, self.pieces)), ROWS):
             return lambda p: p.long() - low, high - low + 1, lambda at: at + low
-        found = torch.unique(self.pieces[0].long())
+        distinct = torch.unique(self.pieces[0].long())
         for piece in self.pieces[1:]:
-            found = torch.unique(torch.cat([found, torch.unique(piece.long())]))
-        return lambda p: torch.searchsorted(found, p.long()), len(found), lambda at: found[at]
+            distinct = torch.unique(torch.cat([distinct, torch.unique(piece.long())]))
+        return (
+            lambda p: torch.searchsorted(distinct, p.long()),
+            len(distinct),
+            lambda at: distinct[at],
+        )
 
 
 class _Situations:
@@ -243,11 +247,11 @@ class _Situations:
                 f"{values.name!r} holds {values.dtype}: write it as such, an hour or a bin"
             )
         if values.dtype.is_integer() and not values.null_count():
-            found, place = torch.unique(_moved(values, self.device), return_inverse=True)
+            distinct, position = torch.unique(_moved(values, self.device), return_inverse=True)
             codes = self._extended(
-                number, pl.Series(values.name, found.cpu().numpy(), values.dtype)
+                number, pl.Series(values.name, distinct.cpu().numpy(), values.dtype)
             )
-            return torch.from_numpy(codes).to(self.device).long()[place]
+            return torch.from_numpy(codes).to(self.device).long()[position]
         return torch.from_numpy(self._extended(number, values)).to(self.device).long()
 
     def _extended(self, number: int, values: pl.Series) -> np.ndarray:

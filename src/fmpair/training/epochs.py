@@ -21,7 +21,7 @@ from fmpair.errors import DataError, OptionError, TrainingError, named
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
 
-MOST_EVENTS = 10_000  # more held-out events are sampled: enough to tell epochs apart
+MAX_EVENTS = 10_000  # more held-out events are sampled: enough to tell epochs apart
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Validation:
         rows = np.flatnonzero(known)
         if not len(rows):
             raise DataError("no held-out event has a user and an item of the training events")
-        if len(rows) > MOST_EVENTS:
-            rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_EVENTS])
+        if len(rows) > MAX_EVENTS:
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_EVENTS])
         self.events = self.held_out.take(rows)
         frame = self.events.frame()
         self.user = self.train.users.numbers(frame["user"])

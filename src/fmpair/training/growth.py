@@ -33,7 +33,9 @@ class Grown(NamedTuple):
     recent: Recent | None
 
 
-def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset) -> Grown:
+def extend_arrays(
+    model: Recommender, options: FMPairOptions, space: FeatureSpace, data: Dataset
+) -> Grown:
     """Extend a model's arrays to the space; new ids start as in a fit from scratch.
 
     data: the new events, numbered by the space.
@@ -60,20 +62,19 @@ def grown(model: Recommender, options: FMPairOptions, space: FeatureSpace, data:
     return Grown(first, user_rows, item_rows, _seen(model, data), recent)
 
 
-def with_items(model: Recommender, ids: pl.Series, told: pl.DataFrame) -> Recommender:
+def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> Recommender:
     """Return the model with new items, and with other attributes of known ones; nothing is learned.
 
-    ids: distinct; told: their attributes, where a null or a missing column leaves what is known. A
-    new item is ranked by its attributes and by the bias of rare items; values that training did
-    not see have no effect. Events that the model has taken in are kept.
+    ids: distinct; attributes: one row per id, where a null or a missing column leaves what is
+    known. A new item is ranked by its attributes and by the bias of rare items; values that
+    training did not see have no effect. Events that the model has taken in are kept.
     """
     old, parameters = model.space, model.parameters
-    items, catalogue = changed(old.items, old.catalogue, ids, told)
+    items, catalogue = changed(old.items, old.catalogue, ids, attributes)
     new = len(items) - len(old.items)
-    rows = renewed(
-        model.item_rows, old.item_rows(_aligned(told, items.numbers(ids), len(items)), len(items)),
-        old.item.field_numbers(), old.whole,
-    )  # fmt: skip
+    table = _aligned(attributes, items.numbers(ids), len(items))
+    new_rows = old.item_rows(table, len(items))
+    rows = renewed(model.item_rows, new_rows, old.item.field_numbers(), old.whole)
     if not new and all(map(np.array_equal, rows, model.item_rows)):
         return model
     space = replace(old, items=items, catalogue=catalogue).with_history(old.history)

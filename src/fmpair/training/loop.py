@@ -237,7 +237,7 @@ class TrainingRun(Iterator[Epoch]):
         progress = self._progress
         return progress.begin is not None and isinstance(progress.training, Resumable)
 
-    def told(self, seen: Rows) -> TrainingRun:
+    def with_seen(self, seen: Rows) -> TrainingRun:
         """Return the run with given items of each user, before the first epoch."""
         self._progress.task = replace(self._progress.task, given=seen)
         return self

@@ -20,7 +20,7 @@ from fmpair.features.space import Pairing, pairs_from
 
 FACTORS = 128  # the default, see `training.defaults.factors_of` for more
 WEIGHTS = ("log", "linear", "none")
-MOST_WEIGHT = 10.0  # of one event, in multiples of the mean weight
+MAX_WEIGHT = 10.0  # of one event, in multiples of the mean weight
 
 
 @dataclass(frozen=True)
@@ -267,4 +267,4 @@ def event_weights(weights: str, data: Dataset) -> np.ndarray:
     if not weight.any():
         raise DataError("all event weights are 0: there is nothing to learn from")
     # a single event must not take a step that undoes all others
-    return np.minimum(weight / weight.mean(), MOST_WEIGHT).astype(np.float32)
+    return np.minimum(weight / weight.mean(), MAX_WEIGHT).astype(np.float32)

@@ -14,7 +14,7 @@ from fmpair.data import Dataset
 from fmpair.data.event_types import impression_rows
 from fmpair.data.parts import time_lines
 from fmpair.data.times import Timelines, strictly_before, timelines
-from fmpair.device import CPU, CUDA, TORCH, settled
+from fmpair.device import CPU, CUDA, TORCH, resolve_device
 from fmpair.engine.contract import LISTED, History, Problem, Settings
 from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.features import FeatureSpace, Field, situations
@@ -46,8 +46,8 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
-# Minibatches score all items up to MOST_ITEMS; above, the events share SHARED negatives.
-MOST_ITEMS, SHARED = 1_000_000, 8192
+# Minibatches score all items up to MAX_ITEMS; above, the events share SHARED negatives.
+MAX_ITEMS, SHARED = 1_000_000, 8192
 # Epochs between two partitions of the strata plan. Lists gain from meeting more items, and their
 # epochs are long; pairs gain nothing.
 PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
@@ -59,14 +59,14 @@ PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
 class Past(NamedTuple):
     """Time lines of the events and of `older` known ones, which are numbered first.
 
-    told: the same events as histories tell them, each user's grouped by session if histories end
-    with sessions, the session of the user's last event last. begin: int64 [places of told], where
-    the session of each event begins; empty without sessions.
+    ordered: the same events as histories read them, each user's grouped by session if histories end
+    with sessions, the session of the user's last event last. begin: int64 [events], where the
+    session of each event begins in `ordered`; empty without sessions.
     """
 
     lines: Timelines
     older: int
-    told: Timelines
+    ordered: Timelines
     begin: np.ndarray
 
 
@@ -95,7 +95,7 @@ def history_of(
     field = space.history
     if field is None or past is None:
         return None
-    lines = past.told
+    lines = past.ordered
     until = strictly_before(lines)
     if len(past.begin):  # the session before may end at the same time
         until = np.maximum(until, past.begin).astype(np.int32)
@@ -125,15 +125,17 @@ def recent_of(space: FeatureSpace, past: Past | None) -> Recent | None:
     last = most_recent(space)
     if not len(past.begin):
         return latest(past.lines, last)
-    start = past.told.start
-    return latest(past.told, last, np.maximum(past.begin[np.maximum(start[1:] - 1, 0)], start[:-1]))
+    start = past.ordered.start
+    return latest(
+        past.ordered, last, np.maximum(past.begin[np.maximum(start[1:] - 1, 0)], start[:-1])
+    )
 
 
 def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
     """Return the first place in the history of each event: int32 [places]; empty if not limited."""
     if field.within is None:
         return past.begin.astype(np.int32)
-    lines, first = past.told, past.begin
+    lines, first = past.ordered, past.begin
     if not len(first):
         first = np.repeat(lines.start[:-1], np.diff(lines.start))
     since, going = until.astype(np.int64), np.ones(len(until), bool)
@@ -148,7 +150,7 @@ def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
 def _by_session(
     field: Field | None, data: Dataset, lines: Timelines, older: int
 ) -> tuple[Timelines, np.ndarray]:
-    """Return `told` and `begin` of `Past`; older events are a session of their own."""
+    """Return `ordered` and `begin` of `Past`; older events are a session of their own."""
     if field is None or field.per is None:
         return lines, np.zeros(0, np.int64)
     if field.per not in data.columns.columns:
@@ -268,7 +270,7 @@ def settings_of(
 
 def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Settings:
     """Return the settings with the engine of the device and its own settings."""
-    device = settled(options.device)
+    device = resolve_device(options.device)
     settings = settings._replace(optimizer=_optimizer(options.optimizer, device))
     if device == CPU:
         return settings if options.on is None else settings._replace(engine=RAY, on=options.on)
@@ -282,7 +284,7 @@ def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Sett
 def _is_exact(options: FMPairOptions, items: int) -> bool:
     """Return whether softmax is over all items, not over negatives."""
     free = options.loss == "softmax" and options.n_negatives is None
-    return free and items <= MOST_ITEMS and settled(options.device) != CPU
+    return free and items <= MAX_ITEMS and resolve_device(options.device) != CPU
 
 
 def _optimizer(given: str | None, device: str) -> str:
@@ -299,7 +301,7 @@ def _optimizer(given: str | None, device: str) -> str:
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
     """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
-    if settled(options.device) != CPU:
+    if resolve_device(options.device) != CPU:
         return 1  # minibatches need no plan, and kernels load slowly
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 

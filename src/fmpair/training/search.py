@@ -25,7 +25,7 @@ UNSET = "(default)"  # the value of an option that is left to the recipe
 KEPT = 3  # one of so many settings of a rung is tried on the next
 ALSO = 0.05  # probability of changing a further option of a new setting
 NEAR = 0.1  # standard deviation of a small change, as a share of the range
-MOST_PROBES = 6  # values of an option that are tried one after another
+MAX_PROBES = 6  # values of an option that are tried one after another
 TRIES = 50  # to make a new setting, before the first untried one is taken
 FINALISTS = 3  # settings that are run with a second seed, the first one included
 SURE = 1.0  # standard errors by which a setting must be better than the first one
@@ -136,8 +136,8 @@ class Space:
         if within.values:
             assert values is not None
             texts = [canonical(each) for each in values]
-            place = texts.index(canonical(value)) if canonical(value) in texts else 0
-            return values[(place + (1 if draws.random() < 0.5 else -1)) % len(values)]
+            position = texts.index(canonical(value)) if canonical(value) in texts else 0
+            return values[(position + (1 if draws.random() < 0.5 else -1)) % len(values)]
         step = draws.normal(0, NEAR)
         return self._at(name, min(max(self._place(name, value) + step, 0.0), 1.0))
 
@@ -148,10 +148,10 @@ class Space:
         values = self.choices(name)
         if values is not None and not isinstance(values, range):
             middle = (len(values) - 1) / 2
-            return sorted(values, key=lambda v: abs(values.index(v) - middle))[:MOST_PROBES]
+            return sorted(values, key=lambda v: abs(values.index(v) - middle))[:MAX_PROBES]
         known = self._contains(name) and self.start[name] != UNSET
-        place = self._place(name, self.start[name]) if known else 0.5
-        return [self._at(name, draws.uniform(*ends)) for ends in ((0, place), (place, 1))]
+        position = self._place(name, self.start[name]) if known else 0.5
+        return [self._at(name, draws.uniform(*ends)) for ends in ((0, position), (position, 1))]
 
     def _contains(self, name: str) -> bool:
         if name not in self.start:
@@ -170,10 +170,10 @@ class Space:
             return values[int(draws.integers(len(values)))]
         return self._at(name, draws.random())
 
-    def _at(self, name: str, place: float) -> Any:
+    def _at(self, name: str, position: float) -> Any:
         """Return the value at a place from 0 to 1 in a range."""
         low, high = self._ends(name)
-        value = low + place * (high - low)
+        value = low + position * (high - low)
         value = math.exp(value) if self.ranges[name].log else value
         choices = self.choices(name)
         if isinstance(choices, range):

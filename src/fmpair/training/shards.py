@@ -16,7 +16,7 @@ from fmpair.cluster import RAY, connect, one_line_errors
 from fmpair.data import Dataset
 from fmpair.data.columns.roles import find_column
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.device import CPU, CUDA, layout_on, settled
+from fmpair.device import CPU, CUDA, layout_on, resolve_device
 from fmpair.engine import engine
 from fmpair.engine.contract import Settings, Shard, ShardSource
 from fmpair.errors import DataError, OptionError, named
@@ -73,7 +73,7 @@ def fit_parts(
     options = _ids_only(recipe)
     paths = _paths(parts)
     columns = _columns(paths[0], user, item)
-    if options.device != CPU and settled(options.device) != CPU:
+    if options.device != CPU and resolve_device(options.device) != CPU:
         if on is not None:
             raise OptionError(
                 f"{named('on')} and {named('device', options.device)} exclude each other"
@@ -109,7 +109,7 @@ def _on_device(
         saved = read(file.path, fit) if file.path.exists() else None
     run = parts.run_of(recipe, options, paths, columns, names)
     if not seen:
-        run = run.told(_counted(run.task))
+        run = run.with_seen(_counted(run.task))
     if file is not None:
         model = run_with_checkpoint(recipe, run, (fit, saved), None, progress, file)
     else:
@@ -266,6 +266,6 @@ def _placeholder(activity: np.ndarray, times: np.ndarray) -> Rows:
     lengths[first] = items
     start = starts(lengths)
     column, value = np.zeros(start[-1], np.int32), np.zeros(start[-1], np.float32)
-    mine = slice(int(start[first]), int(start[first + 1]))
-    column[mine], value[mine] = np.arange(items), times
+    part = slice(int(start[first]), int(start[first + 1]))
+    column[part], value[part] = np.arange(items), times
     return Rows(start, column, value)

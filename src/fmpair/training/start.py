@@ -14,7 +14,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
 from fmpair.capacity import check_vectors
-from fmpair.device import CPU, settled
+from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace, Side
@@ -25,7 +25,7 @@ from fmpair.training.content import design_of, telling_content
 from fmpair.training.options import FACTORS, FMPairOptions
 
 NORMALS = 4096  # rows of initial vectors that a thread draws at a time
-MOST_FACTORS = 2048  # of a kernel; compiling it takes a minute
+MAX_FACTORS = 2048  # of a kernel; compiling it takes a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 ROUNDS = 3  # of the power method, enough for directions that training turns anyway
 SAMPLE = 500_000  # events enough to find the directions of content
@@ -51,7 +51,7 @@ def initial(
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
-    many = settled(options.device) != CPU  # a GPU would wait for one thread
+    many = resolve_device(options.device) != CPU  # a GPU would wait for one thread
 
     def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
         shape = (count, factors)
@@ -82,9 +82,9 @@ def initial(
 
 def _check_factors(options: FMPairOptions, factors: int) -> None:
     """Refuse more factors than a compiled kernel can have; PyTorch has no such limit."""
-    if factors > MOST_FACTORS and settled(options.device) == CPU:
+    if factors > MAX_FACTORS and resolve_device(options.device) == CPU:
         raise OptionError(
-            f"{named('factors')} can be {MOST_FACTORS:,} at most on a CPU, not {factors:,}, since "
+            f"{named('factors')} can be {MAX_FACTORS:,} at most on a CPU, not {factors:,}, since "
             "kernels are compiled for their number: most data need 32 to 256"
         )
 

@@ -8,12 +8,12 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from fmpair.checks import known_options_only
 from fmpair.data import Dataset
 from fmpair.errors import OptionError, named
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
-from fmpair.option_names import known_options_only
 from fmpair.training import loop, update
 from fmpair.training.checkpoint import Checkpoint, fit_with_checkpoint
 from fmpair.training.epochs import Epoch, best_fit

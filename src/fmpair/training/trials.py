@@ -1,4 +1,7 @@
-"""Trials: small fits on all users that decide about history, times and order of `FMPair()`."""
+"""Trials: small fits that decide about history, times and order of `FMPair()`.
+
+Logs of anonymous sessions, whose users come once, are judged by whole visits that are held out.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,24 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from fmpair.arrays import tally
+from fmpair.arrays import empty_rows, tally
 from fmpair.data import Dataset
 from fmpair.data.splits import holdout, leave_last_out
-from fmpair.data.times import is_calendar, untimed
-from fmpair.device import CPU, settled
+from fmpair.data.times import is_calendar, microseconds, untimed
+from fmpair.device import CPU, ranking_device, resolve_device
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
+from fmpair.fitted.recommender import Recommender
+from fmpair.metrics import Metric
 from fmpair.training import options as options_module
 from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
-from fmpair.training.visits import Visits, held_out_visits
 
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
@@ -37,14 +42,14 @@ TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
 FACTORS, NEGATIVES = 32, 64  # of a trial: few, so that all users and events can stay
 DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # that fits on a CPU may have
 STEPS = 100  # visits of a user that tell settings apart
-FEWEST, MOST = 4, 16  # epochs
+MIN_EPOCHS, MAX_EPOCHS = 4, 16  # epochs
 RAMPED = 16  # epochs that triples need, whose regularisation is phased in
-LEAST_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
-LEAST_USERS = 30
+MIN_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
+MIN_USERS = 30
 SURE = 2.0  # standard errors by which order and times must matter
 
 
-def undecided(options: Any) -> Any:
+def without_auto(options: Any) -> Any:
     """Return the options of `FMPair` with every 'auto' replaced by the plainest setting."""
     return replace(
         options,
@@ -55,27 +60,27 @@ def undecided(options: Any) -> Any:
     )
 
 
-def decided(options: Any, data: Dataset) -> FMPairOptions:
+def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     """Return the options with every 'auto' replaced by what trials on the data show.
 
-    options: those of `FMPair`. All users are learned from in every trial: a sample of them would
-    thin out what is known about which item follows which.
+    options: those of `FMPair`. Every trial uses all users: a sample would say too little
+    about which item follows which.
     """
-    chosen = undecided(options)
-    ask = _Questions(options, data)
-    if not (ask.history or ask.times or ask.order):
+    chosen = without_auto(options)
+    auto = _AutoOptions(options, data)
+    if not (auto.history or auto.times or auto.order):
         return chosen
-    trial = _Trial.on(data, chosen, triples=ask.order)
+    trial = _Trial.on(data, chosen, triples=auto.order)
     if trial is None:
         return chosen
     try:
         best = _Choice(chosen, trial.values(chosen))
-        if ask.history:
+        if auto.history:
             best = _with_history(best, trial)
-        if ask.times:
-            best = _with_times(best, trial, ask.since)
-        return _with_triples(best, trial).options if ask.order else best.options
-    except TrainingError:  # the fit itself will say so
+        if auto.times:
+            best = _with_times(best, trial, auto.since)
+        return _with_triples(best, trial).options if auto.order else best.options
+    except TrainingError:  # the fit itself raises it
         return chosen
 
 
@@ -92,8 +97,8 @@ class _Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Questions:
-    """What is left to the data, and what the data can tell."""
+class _AutoOptions:
+    """Which 'auto' options trials decide, given what the data have."""
 
     options: Any
     data: Dataset
@@ -133,7 +138,7 @@ class _Questions:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Events to learn from, what to judge by, and the options that make a fit small."""
+    """Training events, the validation, and the options that make a fit small."""
 
     train: Dataset
     judge: Validation | Visits
@@ -143,16 +148,16 @@ class _Trial:
     def on(cls, data: Dataset, options: FMPairOptions, triples: bool) -> _Trial | None:
         """Return the trial on these events; None if there are too few users."""
         events = tally(data.user, len(data.users))
-        if np.count_nonzero(events >= LEAST_EVENTS) < LEAST_USERS:
+        if np.count_nonzero(events >= MIN_EVENTS) < MIN_USERS:
             return None
         visits = len(data) / np.count_nonzero(events)
-        epochs = min(max(math.ceil(STEPS / visits), RAMPED if triples else FEWEST), MOST)
+        epochs = min(max(math.ceil(STEPS / visits), RAMPED if triples else MIN_EPOCHS), MAX_EPOCHS)
         small = {
             "factors": min(options.factors or FACTORS, FACTORS),
             "epochs": min(options.epochs, epochs),
             "dropout": 0.0,
         }
-        if settled(options.device) == CPU and options.loss == "softmax":
+        if resolve_device(options.device) == CPU and options.loss == "softmax":
             small["n_negatives"] = min(n_negatives_of(options, len(data.items)), NEGATIVES)
             # so few that each would stand for too many items
             small["logq_correction"] = bool(options.logq_correction)
@@ -176,12 +181,12 @@ class _Trial:
         source[np.argsort(user, kind="stable")] = np.lexsort((chance, user))
         times = self.train.columns[TIME].gather(source)
         mixed = replace(self.train, columns=self.train.columns.with_columns(times))
-        judge = self.judge.mixed() if isinstance(self.judge, Visits) else self.judge
+        judge = self.judge.shuffled() if isinstance(self.judge, Visits) else self.judge
         return _Choice(options, replace(self, judge=judge).values(options, mixed))
 
 
 def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
-    """Return the events to learn from and what to judge by.
+    """Return the training events and the validation.
 
     The latest event of each user is held out, a tenth of all if there are no times. Users who come
     once are new to every model: a tenth of them is held out, to be known by their history alone.
@@ -253,3 +258,68 @@ def _report(
         without.values.mean(),
         hint,
     )
+
+
+# Visits of users who come once.
+
+# Users come once if they have so few events, half of them within this share of the log's time.
+VISIT_EVENTS, VISIT_SHARE, VISITORS = 10, 0.01, 0.1  # the last: share of them that is held out
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Visits of unknown users: each item but the first is predicted from those before it.
+
+    train: the events of all other users.
+    """
+
+    train: Dataset
+    before: list[list[Any]]
+    item: list[Any]
+    threads: int | None
+
+    def values(self, model: Recommender) -> np.ndarray:
+        """Return NDCG@10 of the items; 0 for those that the model does not know."""
+        from fmpair.ranking.top import ranks
+
+        items = model.space.items
+        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
+        queries = model.query_vectors(pl.DataFrame({"history": self.before}))
+        known = np.flatnonzero(target >= 0)
+        nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
+        above, level = ranks(
+            queries[known], model.item_matrix, nothing, target[known], self.threads, device
+        )
+        values = np.zeros(len(target))
+        values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
+        return values
+
+    def shuffled(self) -> Visits:
+        """Return the visits with the items before in random order."""
+        rng = np.random.default_rng(0)
+        return replace(self, before=[list(rng.permutation(items)) for items in self.before])
+
+
+def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
+    """Hold out the visits of a tenth of the users; None where users come back."""
+    if not is_calendar(data) or untimed(data) or not come_once(data):
+        return None
+    chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
+    frame = data.take(chosen[data.user]).frame().select("user", "item", TIME)
+    by_user = frame.sort(TIME, maintain_order=True).group_by("user", maintain_order=True)
+    visits = by_user.agg("item")["item"].to_list()
+    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
+    before, item = [before for before, _ in steps], [item for _, item in steps]
+    return Visits(data.take(~chosen[data.user]), before, item, threads)
+
+
+def come_once(data: Dataset) -> bool:
+    """Return whether users are sessions: few events each, soon after another.
+
+    Half of them have all their events within a hundredth of the time of the log.
+    """
+    time = microseconds(data.columns[TIME])
+    by_user = pl.DataFrame({"user": data.user, "time": time}).group_by("user")
+    visits = by_user.agg(n=pl.len(), span=pl.col("time").max() - pl.col("time").min())
+    short = np.median(visits["span"].to_numpy()) < VISIT_SHARE * np.ptp(time)
+    return bool(short and visits["n"].to_numpy().mean() <= VISIT_EVENTS)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fmpair.arrays import tally
+from fmpair.checks import known_options_only
 from fmpair.compile_time import CLOCK
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.event_types import ordered_event_types
@@ -23,18 +24,24 @@ from fmpair.data.parts import split_of
 from fmpair.data.splits import leave_last_out, leave_out
 from fmpair.data.times import has_times, untimed
 from fmpair.errors import DataError, FmpairError, MachineError
-from fmpair.option_names import known_options_only
 from fmpair.training.checkpoint import identity
-from fmpair.training.epochs import MOST_EVENTS, Validation
+from fmpair.training.epochs import MAX_EVENTS, Validation
 from fmpair.training.loop import TrainingRun
 from fmpair.training.search import Budget, Job, Range, Search, Setting, Space, canonical
-from fmpair.training.trial_file import FitResult, TrialFile
-from fmpair.training.tuned import METRIC, Tuned, shown_trials, trials_frame, with_event_weights
-from fmpair.training.visits import Visits, held_out_visits
+from fmpair.training.trials import Visits, held_out_visits
+from fmpair.training.tuned import (
+    METRIC,
+    FitResult,
+    TrialFile,
+    Tuned,
+    shown_trials,
+    trials_frame,
+    with_event_weights,
+)
 
 PROGRESS = logging.getLogger("fmpair.progress")
-LEAST_USERS = 20  # to hold out an event of
-LEAST_EPOCHS = 8  # from which on settings are first tried with fewer
+MIN_USERS = 20  # to hold out an event of
+MIN_EPOCHS = 8  # from which on settings are first tried with fewer
 
 # What is tried. Histories: a number of items, or options of the field.
 HISTORIES = (0, 1, 3, {"last": 20, "fade": 2.0}, {"last": 20, "fade": 1.0},
@@ -42,7 +49,7 @@ HISTORIES = (0, 1, 3, {"last": 20, "fade": 2.0}, {"last": 20, "fade": 1.0},
 DROPOUTS = (0.0, 0.2, 0.4, 0.6, 0.8)
 LOSSES = ("softmax", "warp", "bpr")
 L2_TIMES = 10.0  # the regularisation is at most so many times larger or smaller
-FACTORS_TIMES, MOST_FACTORS = (0.5, 1, 2, 4), 512
+FACTORS_TIMES, MAX_FACTORS = (0.5, 1, 2, 4), 512
 TYPE_RATIOS = (2.0, 5.0)  # weight of an event type in multiples of that of the next weaker one
 DECIDED = ("history", "order", "pairs", "times", "fields")  # by trials, once for all fits
 EVENT_WEIGHTS = "event_weights"  # the only setting that is not an option of the recipe
@@ -88,7 +95,7 @@ class Plan:
             changed[first] = {**(given or {}), group: value} if group else value
         return changed
 
-    def thinned(self, setting: Setting, rung: int) -> dict[str, Any]:
+    def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
         """Return the options of a fit on a rung: the lower ones have fewer epochs and factors."""
         options = self.options(setting)
         if rung == len(self.costs) - 1:
@@ -100,7 +107,7 @@ class Plan:
 
 def costs_of(epochs: int) -> tuple[float, ...]:
     """Return the cost of a fit on each rung, relative to the last; few epochs have one rung."""
-    return COSTS if epochs >= LEAST_EPOCHS else COSTS[-1:]
+    return COSTS if epochs >= MIN_EPOCHS else COSTS[-1:]
 
 
 def epochs_of(epochs: int, rung: int) -> int:
@@ -154,7 +161,7 @@ def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
     if not plain:
         ranges["loss"] = _including(LOSSES, start["loss"])
     factors = [max(int(start["factors"] * times), 1) for times in FACTORS_TIMES]
-    factors = [number for number in factors if number <= max(MOST_FACTORS, start["factors"])]
+    factors = [number for number in factors if number <= max(MAX_FACTORS, start["factors"])]
     ranges["factors"] = Range(tuple(dict.fromkeys(factors)))
     if described and not plain:
         ranges["order"] = Range((2, 3))
@@ -243,7 +250,7 @@ def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visi
     The events of all other users are learned in full. Of users who come once, whole visits are.
     """
     visits = held_out_visits(data, threads)
-    if visits is not None and len(visits.item) >= LEAST_USERS:
+    if visits is not None and len(visits.item) >= MIN_USERS:
         return visits
     in_time = has_times(data)
     if not in_time:
@@ -253,15 +260,15 @@ def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visi
             "tune: %s events have no times, so a random event of each user is held out", some
         )
     test = (leave_last_out if in_time else leave_out)(data, seed=seed).test
-    if len(test) > MOST_EVENTS:
-        test = np.random.default_rng(seed).permutation(test)[:MOST_EVENTS]
+    if len(test) > MAX_EVENTS:
+        test = np.random.default_rng(seed).permutation(test)[:MAX_EVENTS]
     rest = np.setdiff1d(np.arange(len(data)), test)
     train, _, judged = split_of(rest, test[:0], test).parts(data)
     learned = tally(train.item, len(train.items)) > 0
     users = int(learned[judged.item].sum())
-    if users < LEAST_USERS:
+    if users < MIN_USERS:
         raise DataError(
-            f"tuning needs at least {LEAST_USERS} users with two events or more, to hold out one "
+            f"tuning needs at least {MIN_USERS} users with two events or more, to hold out one "
             f"of each, whose item others chose too; there are {users}"
         )
     return Validation(train, judged.take(learned[judged.item]), METRIC, 1, threads)
@@ -295,7 +302,7 @@ def _fitted(
     left: seconds after which a fit is given up, but not the first one; then the result is None.
     """
     began, working = time.perf_counter(), CLOCK.now()
-    options = plan.thinned(setting, job.rung)
+    options = plan.options_on_rung(setting, job.rung)
     values, error = None, None
     try:
         recipe = replace(plan.recipe, **options, seed=plan.recipe.seed + job.repeat)

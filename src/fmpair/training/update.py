@@ -18,7 +18,7 @@ from fmpair.engine.item_side import pair_columns
 from fmpair.errors import OptionError, UnknownError, listing, named, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.growth import Grown, grown, part, put_back, renumbered
+from fmpair.training.growth import Grown, extend_arrays, part, put_back, renumbered
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import past_of, problem_of, recent_of
@@ -60,7 +60,7 @@ def with_earlier(model: Recommender, data: Dataset, replay: Any, seed: int) -> D
             f"({listing(list(model.space.context))}): pass the events themselves as "
             f"{named('replay', ...)}"
         )
-    pair = drawn(model.seen, round(replay * len(data)), seed)
+    pair = sample_pairs(model.seen, round(replay * len(data)), seed)
     user, item = model.seen.owner[pair].astype(np.int32), model.seen.column[pair]
     return joined(data, replace(data, user=user, item=item, columns=pl.DataFrame()))
 
@@ -83,7 +83,7 @@ def joined(data: Dataset, more: Dataset) -> Dataset:
     )
 
 
-def drawn(seen: Rows, count: int, seed: int) -> np.ndarray:
+def sample_pairs(seen: Rows, count: int, seed: int) -> np.ndarray:
     """Draw events without replacement; return their indices in `seen`: int64 [count or fewer].
 
     seen: the items of each user, with event counts.
@@ -218,7 +218,7 @@ def _continued(
         options = replace(options, impression_share=0.0)
     space = model.space.extend(data)
     data = renumbered(data, space)
-    arrays = grown(model, options, space, data)
+    arrays = extend_arrays(model, options, space, data)
     past = past_of(space, data, arrays.recent)
     learned = with_earlier(model, data, replay, options.seed)
     fresh = problem_of(options, space, learned, past)

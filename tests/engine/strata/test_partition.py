@@ -221,8 +221,8 @@ def test_items_that_may_not_be_drawn_are_not_drawn():
 )
 def test_blocks_are_a_power_of_two_that_leaves_items_in_each(users, items, events, size, shared):
     blocks = plan.choose_blocks(users, items, events, size, shared)
-    assert blocks & (blocks - 1) == 0 and 1 <= blocks <= plan.MOST_BLOCKS
-    assert blocks == 1 or items // blocks >= max(plan.LEAST_ITEMS, size)
+    assert blocks & (blocks - 1) == 0 and 1 <= blocks <= plan.MAX_BLOCKS
+    assert blocks == 1 or items // blocks >= max(plan.MIN_ITEMS, size)
 
 
 def test_a_million_events_keep_sixteen_cores_busy_whatever_is_learned():

@@ -11,7 +11,7 @@ from fmpair.engine.strata import partition as plan
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features import FeatureSpace
 from fmpair.testing import cold_items, day_and_night, two_tastes
-from fmpair.testing.toys import left_out
+from fmpair.testing.known_answers import left_out
 from fmpair.training.options import event_weights
 from fmpair.training.problem import PARTITION_PAIRS_EVERY, problem_of, settings_of
 from fmpair.training.start import initial

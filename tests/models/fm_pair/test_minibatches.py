@@ -115,13 +115,13 @@ def test_too_many_items_share_negatives(monkeypatch):
 
     recipe = FMPair(device="torch", history=0)
     assert Task.of(recipe, recipe, two_tastes()).settings.all_items
-    monkeypatch.setattr(problem, "MOST_ITEMS", 10)
+    monkeypatch.setattr(problem, "MAX_ITEMS", 10)
     settings = Task.of(recipe, recipe, two_tastes()).settings
     assert not settings.all_items and settings.n_negatives == problem.SHARED
 
 
 def test_auto_takes_the_cpu_where_no_gpu_can_be_used(monkeypatch):
-    monkeypatch.setattr(device, "obstacle", lambda: "no GPU is found")
+    monkeypatch.setattr(device, "gpu_problem", lambda: "no GPU is found")
     auto, cpu = (
         FMPair(factors=4, epochs=2, device=where).fit(two_tastes()) for where in ("auto", "cpu")
     )

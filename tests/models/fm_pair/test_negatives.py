@@ -7,7 +7,7 @@ from fmpair import Dataset, FMPair, Popularity
 from fmpair.errors import OptionError
 from fmpair.models import EASE, FMPairTarget
 from fmpair.testing import two_tastes
-from fmpair.testing.toys import left_out
+from fmpair.testing.known_answers import left_out
 
 USERS, ITEMS = 40, 24
 SMALL = {"factors": 8, "epochs": 100, "seed": 1}

@@ -22,7 +22,7 @@ from fmpair.models import (
 )
 from fmpair.models.fm_pair.special_cases import ids_only
 from fmpair.testing import cold_items, day_and_night, two_tastes
-from fmpair.testing.toys import left_out
+from fmpair.testing.known_answers import left_out
 
 OPTIONS = {"factors": 3, "epochs": 4, "seed": 2}
 

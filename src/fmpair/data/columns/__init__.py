@@ -1,1 +1,1 @@
-"""Columns of a log: their roles, and what they tell."""
+"""Columns of a log: their roles, how they are inferred, context leakage."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-MOST_EVENTS = 100_000  # larger data are sampled, with all events of an item or none
+MAX_EVENTS = 100_000  # larger data are sampled, with all events of an item or none
 REPEATED_ITEMS = 50  # items with two or more events that are needed to judge a column
 SHUFFLES = 2  # shuffled copies of a column that estimate the information due to chance
 MANY = 0.2  # numbers with more distinct values than this share of the events are binned
@@ -62,7 +62,7 @@ def context_leakage(
     names: Sequence[str],
     least: int = REPEATED_ITEMS,
 ) -> dict[str, ContextLeakage]:
-    """Return what each column tells about the item; columns with too few events are left out.
+    """Return how much each column reveals of the item; columns with too few events are left out.
 
     user, item: int [events], numbers of ids. least: how many items need two or more events.
     A column that follows from the user, such as a country, reveals nothing: the user is known.
@@ -118,7 +118,7 @@ def _sample(item: np.ndarray, least: int) -> np.ndarray:
     if len(repeated) < least:
         return np.zeros(0, np.int64)
     order = np.random.default_rng(0).permutation(repeated)
-    enough = int(np.searchsorted(np.cumsum(count[order]), MOST_EVENTS)) + 1
+    enough = int(np.searchsorted(np.cumsum(count[order]), MAX_EVENTS)) + 1
     chosen = np.zeros(len(count), bool)
     chosen[order[: max(enough, least)]] = True
     return np.flatnonzero(chosen[item])

@@ -21,7 +21,7 @@ from fmpair.data.columns.roles import (
     leak,
     name_list,
 )
-from fmpair.data.event_types import MOST_EVENT_TYPES, event_types
+from fmpair.data.event_types import MAX_EVENT_TYPES, event_types
 from fmpair.data.frame import decimal_commas
 from fmpair.data.times import days, has_dates, parse_times, time_form
 from fmpair.data.vocabulary import Vocabulary, as_plain
@@ -31,9 +31,9 @@ LOG = logging.getLogger("fmpair")
 
 CONTEXT, ATTRIBUTE, LEFT_OUT = "context", "item attribute", "left out"
 DISPLAY = "kept of the item"  # for rules and display, not learned from
-MOST_CONTEXTS = 1_000  # columns of context
+MAX_CONTEXTS = 1_000  # columns of context
 FEW_EVENTS, FEW_ITEMS = 100, 5  # more events, and this many repeated items, to judge a price
-MOST_ROWS = 200_000  # more events are sampled, with all events of an item or none
+MAX_ROWS = 200_000  # more events are sampled, with all events of an item or none
 
 FEW_ROWS = 20  # this few events prove nothing about a column
 NEARLY_ALL = 0.5  # share of distinct values from which on a column hardly repeats
@@ -140,7 +140,7 @@ def decide(
     """Decide what each column is: as the caller says, else by name, type and contents.
 
     given: columns by role. context, item_columns, leaks, display: as in `Dataset.from_frame`.
-    table: the columns of the item table, which tell of items in the events too. Requested context
+    table: the columns of the item table, which describe items in the events too. Requested context
     that certainly identifies the item is refused, except for `leaks`.
     """
     context = None if context is None else name_list(context)
@@ -193,9 +193,9 @@ def _among(names: Sequence[str], events: pl.DataFrame) -> list[str]:
 
 
 def _check_number(names: Sequence[str]) -> None:
-    if len(names) > MOST_CONTEXTS:
+    if len(names) > MAX_CONTEXTS:
         raise DataError(
-            f"{len(names):,} columns would be context, at most {MOST_CONTEXTS:,} are allowed: "
+            f"{len(names):,} columns would be context, at most {MAX_CONTEXTS:,} are allowed: "
             f"select columns with {named('context', ...)}"
         )
 
@@ -273,7 +273,7 @@ def is_session(values: pl.Series, user: pl.Series) -> bool:
         return False
     if len(values) <= FEW_ROWS:
         return True
-    return values.n_unique() > MOST_EVENT_TYPES or has_one_each(values, user)
+    return values.n_unique() > MAX_EVENT_TYPES or has_one_each(values, user)
 
 
 # All other columns: context, item attribute, or left out.
@@ -305,7 +305,7 @@ def _by_contents(
 
 
 def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> Decision:
-    """Decide by what the column tells about the item; a price is the item's by its name."""
+    """Decide by how well the column and the item explain each other; prices belong to items."""
     ignored = named("ignore", [values.name])
     if leakage is None or leakage.degree in ("none", "suspect"):
         related = leakage is None or leakage.of_column > 0.2
@@ -357,9 +357,9 @@ def why_left_out(values: pl.Series, user: pl.Series, timed: bool) -> str | None:
         return "free text"
     if share > NEARLY_ALL:
         return f"another value in {share:.0%} of the events"
-    if share > ID_SHARE and distinct > MOST_EVENT_TYPES and ID_NAME.search(values.name):
+    if share > ID_SHARE and distinct > MAX_EVENT_TYPES and ID_NAME.search(values.name):
         return f"an id with {distinct:,} values"
-    more = distinct > max(MOST_EVENT_TYPES, 1.5 * user.n_unique())
+    more = distinct > max(MAX_EVENT_TYPES, 1.5 * user.n_unique())
     if more and has_one_each(values, user):
         return "each value belongs to one user, like a session"
     return None
@@ -429,8 +429,8 @@ def _leakage(
         return {}
     ids = events.select(pl.col(roles[side]).alias(side) for side in ("user", "item"))
     sampled = np.ones(len(events), bool)
-    if len(events) > MOST_ROWS:
-        every = len(events) // MOST_ROWS + 1
+    if len(events) > MAX_ROWS:
+        every = len(events) // MAX_ROWS + 1
         sampled = (ids["item"].hash(0) % every == 0).to_numpy()
     ids = ids.select(as_plain(ids[side]) for side in ("user", "item"))
     known = pl.Series(sampled) & ids["user"].is_not_null() & ids["item"].is_not_null()

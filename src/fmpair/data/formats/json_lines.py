@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fmpair.data.formats.source import MOST_COLUMNS, check_table, read_bytes, reason
+from fmpair.data.formats.source import MAX_COLUMNS, check_table, read_bytes, reason
 from fmpair.errors import DataError
 
-MOST_DEPTH = 32  # of nested lists and objects; the time polars takes grows with its cube
+MAX_DEPTH = 32  # of nested lists and objects; the time polars takes grows with its cube
 BLOCK = 1 << 20  # bytes scanned at a time
 TEXT = re.compile(rb'"[^"]*+"?')
 KEY = re.compile(rb'"([^"]*+)"\s*+:')
@@ -36,8 +36,8 @@ def _check_shape(content: bytes, path: str | Path, array: bool) -> None:
     """Refuse content that would take polars hours or all memory, however small the file is."""
     # After removing escaped quotes, every quote begins or ends a string.
     plain = content.replace(rb"\\", b"__").replace(rb"\"", b"__")
-    if _depth(plain) > MOST_DEPTH and _depth(TEXT.sub(b"", plain)) > MOST_DEPTH:
-        raise DataError(f"{path} is nested more than {MOST_DEPTH} deep: use rows of plain values")
+    if _depth(plain) > MAX_DEPTH and _depth(TEXT.sub(b"", plain)) > MAX_DEPTH:
+        raise DataError(f"{path} is nested more than {MAX_DEPTH} deep: use rows of plain values")
     rows = content.count(b"{" if array else b"\n") + 1
     check_table(path, rows, _keys(plain), len(content))
 
@@ -57,6 +57,6 @@ def _keys(plain: bytes) -> int:
     keys: set[bytes] = set()
     for start in range(0, len(plain), BLOCK):
         keys.update(KEY.findall(plain, start, start + BLOCK))
-        if len(keys) > MOST_COLUMNS:
+        if len(keys) > MAX_COLUMNS:
             break
     return len(keys)

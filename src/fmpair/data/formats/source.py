@@ -25,8 +25,8 @@ from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknow
 
 STANDARD_INPUT = "-"
 ADDRESS = re.compile(r"[a-z][a-z0-9+]+:/")  # of the web or of a store; C:/ is a disk
-MOST_COLUMNS = 5_000
-MOST_GROWTH = 200  # maximum ratio of the size unpacked or parsed as a table to the file size
+MAX_COLUMNS = 5_000
+MAX_GROWTH = 200  # maximum ratio of the size unpacked or parsed as a table to the file size
 FREE_GROWTH = 64 << 20  # bytes that any file may expand to
 CELL = 8  # minimum bytes per table cell
 BLOCK = 1 << 20  # bytes unpacked at a time
@@ -168,21 +168,21 @@ def suffix_of(path: str | Path) -> str:
 
 def check_table(path: str | Path, rows: int, columns: int, size: int) -> None:
     """Refuse a table that is far larger than its file: most of its cells are empty or equal."""
-    if columns > MOST_COLUMNS:
+    if columns > MAX_COLUMNS:
         raise DataError(
-            f"{path} has {columns:,} columns, at most {MOST_COLUMNS:,} are allowed: check the "
+            f"{path} has {columns:,} columns, at most {MAX_COLUMNS:,} are allowed: check the "
             "separator, and whether rows and columns are swapped"
         )
     if CELL * rows * columns > most_bytes(size):
         raise DataError(
             f"{path} would make a table of {rows:,} rows and {columns:,} columns, more than "
-            f"{MOST_GROWTH} times its size: remove columns that are mostly empty or all equal"
+            f"{MAX_GROWTH} times its size: remove columns that are mostly empty or all equal"
         )
 
 
 def most_bytes(size: int) -> int:
     """Return how large the contents of a file of `size` bytes may be."""
-    return max(FREE_GROWTH, MOST_GROWTH * size)
+    return max(FREE_GROWTH, MAX_GROWTH * size)
 
 
 def _unpacked(path: Path, member: str | None) -> bytes:
@@ -207,7 +207,7 @@ def _limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
         size += len(block)
         if size > most:
             raise DataError(
-                f"{path} unpacks to more than {most >> 20:,} MB, {MOST_GROWTH} times its size: "
+                f"{path} unpacks to more than {most >> 20:,} MB, {MAX_GROWTH} times its size: "
                 "if that is right, unpack it and give the plain file"
             )
         blocks.append(block)

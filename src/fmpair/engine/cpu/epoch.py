@@ -37,7 +37,7 @@ from fmpair.engine.strata.partition import places
 from fmpair.rng import streams
 
 WAIT = 1.0  # seconds; some systems deliver an interrupt only when such a wait is over
-LEAST_PAUSE, MOST_PAUSE = 5e-5, 0.05  # seconds between two checks whether an epoch is done
+MIN_PAUSE, MAX_PAUSE = 5e-5, 0.05  # seconds between two checks whether an epoch is done
 SHARE = 0.01  # of the elapsed time between two checks: more checks would slow the threads down
 SURE = 0.9  # of the fastest epoch so far: no check before
 NOTHING = np.zeros(0, np.float32)
@@ -109,8 +109,8 @@ class ThreadPool:
                     future.result()  # raises the error of the thread that failed
                 return
             took = time.perf_counter() - began
-            pause = max(SHARE * took, SURE * self.fastest - took, LEAST_PAUSE)
-            time.sleep(min(pause, MOST_PAUSE))
+            pause = max(SHARE * took, SURE * self.fastest - took, MIN_PAUSE)
+            time.sleep(min(pause, MAX_PAUSE))
         self.fastest = min(took, self.fastest or took)  # some epochs make a partition too
 
 

@@ -18,11 +18,11 @@ from fmpair.jit import kernel
 from fmpair.rng import STEP, high, low, scramble
 from fmpair.seeds import stream
 
-LEAST_ITEMS = 64  # a block must leave a choice of negatives
+MIN_ITEMS = 64  # a block must leave a choice of negatives
 # Events of a cell: they must outweigh the cost of starting it and of merging shared tables.
-LEAST_EVENTS, LEAST_OF_MANY, LEAST_OF_HISTORIES = 800, 1_200, 16_000
-LEAST_RUN = 1  # events of a user in a cell, on average
-MOST_BLOCKS = 64  # of users, and of items
+MIN_EVENTS, MIN_OF_MANY, MIN_OF_HISTORIES = 800, 1_200, 16_000
+MIN_RUN = 1  # events of a user in a cell, on average
+MAX_BLOCKS = 64  # of users, and of items
 Map = Callable[..., Iterable]  # such as `map`, or that of a pool of threads
 NO_IMPRESSIONS = Rows(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
@@ -89,16 +89,16 @@ def choose_blocks(users: int, items: int, events: int, candidates: int, shared: 
 
     candidates: per step, 1 for pairs; shared: by cells, `features`, `histories` or nothing.
     """
-    wanted, least_items = 1, max(LEAST_ITEMS, candidates)
-    least_events = LEAST_OF_MANY if shared or candidates > 1 else LEAST_EVENTS
+    wanted, least_items = 1, max(MIN_ITEMS, candidates)
+    least_events = MIN_OF_MANY if shared or candidates > 1 else MIN_EVENTS
     if shared == "histories":
-        least_events = LEAST_OF_HISTORIES
+        least_events = MIN_OF_HISTORIES
     while (
-        wanted < MOST_BLOCKS
+        wanted < MAX_BLOCKS
         and items // (2 * wanted) >= least_items
-        and users // (2 * wanted) >= LEAST_ITEMS
+        and users // (2 * wanted) >= MIN_ITEMS
         and events // (4 * wanted * wanted) >= least_events
-        and events // (2 * wanted * users) >= LEAST_RUN
+        and events // (2 * wanted * users) >= MIN_RUN
     ):
         wanted *= 2
     return wanted

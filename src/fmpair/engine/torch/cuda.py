@@ -20,8 +20,8 @@ SHARE = 0.9  # largest share of the free memory to use
 COPIES = 5  # of every table: values, gradients, two optimizer states, the last epoch's values
 SIDE = 10  # bytes per number of an item vector: gradient, float32 and bfloat16
 EVENTS_SHARE = 0.25  # of the memory, for events; if they are larger, they stay in main memory
-LEAST_ROWS = 32  # rows of scores at once; fewer are too slow
-MOST_BYTES = 8 << 30  # of scores at once; more is no faster
+MIN_ROWS = 32  # rows of scores at once; fewer are too slow
+MAX_BYTES = 8 << 30  # of scores at once; more is no faster
 WARM = 3  # plain steps before one is recorded
 
 
@@ -66,10 +66,10 @@ def plan_of(
     columns = problem.items if settings.all_items else settings.n_negatives
     columns *= 1 if settings.loss == "softmax" else factors + 8
     row = (4 if device.type == "cuda" else 8) * columns + 16 * factors
-    left = min(free - tables - events, MOST_BYTES)
+    left = min(free - tables - events, MAX_BYTES)
     rows = min(left // row, batch)
-    if rows < min(LEAST_ROWS, batch):
-        needed = tables + events + LEAST_ROWS * row
+    if rows < min(MIN_ROWS, batch):
+        needed = tables + events + MIN_ROWS * row
         vectors = sum(len(table) for table in parameters if table.ndim == 2)
         raise OptionError(
             f"training on {device.type} needs {needed / 2**30:,.1f} GB for {vectors:,} vectors of "

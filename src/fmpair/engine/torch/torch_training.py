@@ -30,9 +30,9 @@ from fmpair.engine.torch.softmax import Sample, sample_slopes, softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
 from fmpair.seeds import stream
 
-MOST_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
-# Minibatches of very large data grow up to MOST_OF_MANY while an epoch has MANY_STEPS steps.
-MOST_OF_MANY, MANY_STEPS = 131_072, 128
+MAX_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
+# Minibatches of very large data grow up to MAX_OF_MANY while an epoch has MANY_STEPS steps.
+MAX_OF_MANY, MANY_STEPS = 131_072, 128
 STEPS = 32  # least steps of an epoch: small data is split into small minibatches
 SMALL = 10_000_000  # multiplications of a step up to which one CPU thread is fastest
 TOGETHER_POWER = 0.65
@@ -232,7 +232,7 @@ class TorchTraining:
             return 0.0
         self._begin_epoch(self.number, rate)
         moved = [torch.from_numpy(np.array(column)).to(self.device) for column in pairs]
-        size = max(min(len(pairs.user) // STEPS, MOST_EVENTS), 1)
+        size = max(min(len(pairs.user) // STEPS, MAX_EVENTS), 1)
         for user, better, worse, situation, weight in zip(*(m.split(size) for m in moved)):
             user, situation = user.long(), situation.long()
             own = self._users(user)
@@ -317,8 +317,8 @@ def limited_threads(device: torch.device, threads: int, work: int) -> Iterator[N
 
 def _size(learned: int, run: int) -> int:
     """Return the events of a minibatch, for `learned` events in all; run: see `EpochEvents`."""
-    most = MOST_EVENTS if run > 1 else MOST_EVENTS // 2
-    return min(max(learned // STEPS, 1), max(most, min(learned // MANY_STEPS, MOST_OF_MANY)))
+    most = MAX_EVENTS if run > 1 else MAX_EVENTS // 2
+    return min(max(learned // STEPS, 1), max(most, min(learned // MANY_STEPS, MAX_OF_MANY)))
 
 
 def _even(sides: Sides) -> bool:

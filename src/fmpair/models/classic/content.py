@@ -91,8 +91,8 @@ class ContentProfile(Recipe):
 
     def fit(self, data: Any) -> Ranker:
         events = as_dataset(data)
-        own, space = interactions(events, self.weights), FeatureSpace.fit(events)
-        scorer = ProfileScorer(own, content_of(space, events, self.rarity), space.item)
+        histories, space = interactions(events, self.weights), FeatureSpace.fit(events)
+        scorer = ProfileScorer(histories, content_of(space, events, self.rarity), space.item)
         return Ranker(space, scorer, events.seen, self, events.frame_kind)
 
     def restore(
@@ -103,10 +103,10 @@ class ContentProfile(Recipe):
             **sparse("own", len(space.users), items),
             **sparse("content", items, space.item.size),
         }
-        found = check(arrays, table)
-        own, content = rows_from(found, "own"), rows_from(found, "content")
-        refuse_overflow(longest(own) * largest(content.value), longest(content))
-        return ProfileScorer(own, content, space.item)
+        checked = check(arrays, table)
+        histories, content = rows_from(checked, "own"), rows_from(checked, "content")
+        refuse_overflow(longest(histories) * largest(content.value), longest(content))
+        return ProfileScorer(histories, content, space.item)
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ class ContentKNN(Recipe):
         from fmpair.solvers.linear_algebra import nearest
 
         events = as_dataset(data)
-        own, space = interactions(events, self.weights), FeatureSpace.fit(events)
+        histories, space = interactions(events, self.weights), FeatureSpace.fit(events)
         content = content_of(space, events, self.rarity)
         near = nearest(content, space.item.size, self.k, 0.0, self.threads)
-        scorer = ItemNeighbours(own, near, events.items)
+        scorer = ItemNeighbours(histories, near, events.items)
         return Ranker(space, scorer, events.seen, self, events.frame_kind)
 
     def restore(
@@ -150,13 +150,14 @@ class ContentKNN(Recipe):
 
 @dataclass(frozen=True, eq=False)
 class ProfileScorer:
-    """score(user, item) = profile . content[item], profile: the sum of own[user, j] * content[j].
+    """score(user, item) = profile . content[item].
 
-    The profile has length one, so scores are cosines.
-    own: per user their items; content: per item its features; side: their names.
+    profile: the sum over items j of histories[user, j] * content[j], scaled to length one, so that
+    scores are cosines.
+    histories: per user their items; content: per item its features; side: their names.
     """
 
-    own: Rows
+    histories: Rows
     content: Rows
     side: Side
     scores_unknown_users: ClassVar[bool] = False
@@ -181,7 +182,7 @@ class ProfileScorer:
         return _unit(add_repeats(group_rows(owner, across.column, history.size, value)))
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        return self.history_scores(self.own.take(users))
+        return self.history_scores(self.histories.take(users))
 
     def history_scores(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items] for visitors with these items."""
@@ -189,14 +190,14 @@ class ProfileScorer:
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return what each attribute that the item shares with the user's items adds."""
-        mine = self._profiles(self.own.take(np.array([user])))
-        theirs = self.content.take(np.array([item]))
-        shared, a, b = np.intersect1d(mine.column, theirs.column, return_indices=True)
-        return [self.side.label(int(f)) for f in shared], mine.value[a] * theirs.value[b]
+        profile = self._profiles(self.histories.take(np.array([user])))
+        item_content = self.content.take(np.array([item]))
+        shared, a, b = np.intersect1d(profile.column, item_content.column, return_indices=True)
+        return [self.side.label(int(f)) for f in shared], profile.value[a] * item_content.value[b]
 
     def item_similarity(self, item: int) -> np.ndarray:
         """Return the cosines with an item's content: float32 [items]."""
         return self._compared(self.content.take(np.array([item])))[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of({"own": self.own, "content": self.content})
+        return arrays_of({"own": self.histories, "content": self.content})

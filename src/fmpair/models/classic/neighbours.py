@@ -191,21 +191,21 @@ class EASE(Recipe):
         table = {"weights": Numbers((items, items)), **sparse("own", len(space.users), items)}
         checked = check(arrays, table)
         scorer = ItemWeights(rows_from(checked, "own"), checked["weights"], space.items)
-        refuse_overflow(longest(scorer.own) * largest(scorer.weights))
+        refuse_overflow(longest(scorer.histories) * largest(scorer.weights))
         return scorer
 
 
 @dataclass(frozen=True, eq=False)
 class ItemWeights:
-    """score(user, item) = sum over the user's items j of own[user, j] * weights[j, item]."""
+    """score(user, item) = sum over the user's items j of histories[user, j] * weights[j, item]."""
 
-    own: Rows
+    histories: Rows
     weights: np.ndarray
     items: Vocabulary
     scores_unknown_users: ClassVar[bool] = False
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        return self.history_scores(self.own.take(users))
+        return self.history_scores(self.histories.take(users))
 
     def history_scores(self, history: Rows) -> np.ndarray:
         """Return the scores of visitors with these items: float32 [n, items]."""
@@ -215,7 +215,7 @@ class ItemWeights:
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return the labels of the user's items and their terms of the score."""
-        history = self.own.take(np.array([user]))
+        history = self.histories.take(np.array([user]))
         labels = [f"item={name}" for name in self.items.take(history.column)]
         return labels, history.value * self.weights[history.column, item]
 
@@ -224,4 +224,4 @@ class ItemWeights:
         return self.weights[item]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {**arrays_of({"own": self.own}), "weights": self.weights}
+        return {**arrays_of({"own": self.histories}), "weights": self.weights}

@@ -25,7 +25,7 @@ from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender
 
-MOST_GB = 1.0  # for counts
+MAX_GB = 1.0  # for counts
 EVENTS = ("last", "first")
 DAYS, LAST = 30.0, 10  # defaults of PopularLately
 
@@ -112,10 +112,10 @@ class Popularity(Recipe):
         """
         items, values, first = len(data.items), chosen.size, _first(space, chosen)
         size, remedy = f"{values:,} values and {items:,} items", "choose a coarser column"
-        check_memory(f"counting within {self.within!r}", size, 4 * items * values, MOST_GB, remedy)
-        mine = (rows.column >= first) & (rows.column < first + values)
-        place = data.item[rows.owner[mine]] * np.int64(values) + (rows.column[mine] - first)
-        return tally(place, items * values).astype(np.float32).reshape(items, values)
+        check_memory(f"counting within {self.within!r}", size, 4 * items * values, MAX_GB, remedy)
+        in_field = (rows.column >= first) & (rows.column < first + values)
+        cell = data.item[rows.owner[in_field]] * np.int64(values) + (rows.column[in_field] - first)
+        return tally(cell, items * values).astype(np.float32).reshape(items, values)
 
 
 def _first(space: FeatureSpace, encoder: Encoder) -> int:

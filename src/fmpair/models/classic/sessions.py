@@ -1,4 +1,4 @@
-"""V-SKNN: the items of the sessions most similar to the current one."""
+"""Session models: V-SKNN, by the most similar sessions, and a Markov chain, by the last item."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ import numpy as np
 import polars as pl
 
 from fmpair import checks
-from fmpair.arrays import Rows, distinct_pairs, empty_rows, group_rows, join_rows, starts, tally
-from fmpair.data import as_dataset
+from fmpair.arrays import (
+    Rows,
+    add_repeats,
+    distinct_pairs,
+    empty_rows,
+    group_rows,
+    join_rows,
+    starts,
+    tally,
+)
+from fmpair.capacity import check_memory
+from fmpair.data import Dataset, as_dataset
 from fmpair.data.parts import time_lines
-from fmpair.data.times import Timelines
+from fmpair.data.times import Timelines, strictly_before
 from fmpair.errors import DataError
 from fmpair.features import FeatureSpace
 from fmpair.fitted.file_checks import Moments, Places, Starts, Table, check, refuse_overflow
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
+from fmpair.fitted.scorers import MarkovScorer, last_items
 
 DECAYS = ("none", "linear", "log", "harmonic")
 LARGEST_WEIGHT = 2.0  # of an item, by any decay
@@ -69,32 +80,32 @@ class VSKNN(Recipe):
     ) -> SessionNeighbours:
         users, items = len(space.users), len(space.items)
         parts = {**_sequences("own", users, items), **_sequences("more", users, items)}
-        found = check(arrays, {**parts, "ended": Moments((users,))})
-        own, more = (
-            _ones(found[f"{name}.start"], found[f"{name}.column"]) for name in ("own", "more")
+        checked = check(arrays, {**parts, "ended": Moments((users,))})
+        training, more = (
+            _ones(checked[f"{name}.start"], checked[f"{name}.column"]) for name in ("own", "more")
         )
         rarest = 1 + self.idf * np.log(users + 1)
         refuse_overflow(self.k * items * LARGEST_WEIGHT**2 * rarest)
-        return SessionNeighbours(Sessions(self, own, found["ended"], items), more)
+        return SessionNeighbours(Sessions(self, training, checked["ended"], items), more)
 
 
 @dataclass(frozen=True, eq=False)
 class Sessions:
     """The sessions to compare with, and what is computed from them once.
 
-    own: the items of each training session, oldest first; ended: int64 [sessions], when its last
-    event was; items: the number of items.
+    training: the items of each training session, oldest first; ended: int64 [sessions], when its
+    last event was; items: the number of items.
     """
 
     options: VSKNN
-    own: Rows
+    training: Rows
     ended: np.ndarray
     items: int
 
     @cached_property
     def distinct(self) -> Rows:
         """The distinct items of the sessions, the earliest session first."""
-        ordered = self.own.take(np.argsort(self.ended, kind="stable"))
+        ordered = self.training.take(np.argsort(self.ended, kind="stable"))
         return distinct_pairs(ordered.owner, ordered.column, ordered.size)
 
     @cached_property
@@ -131,7 +142,7 @@ class SessionNeighbours:
     scores_unknown_users: ClassVar[bool] = False
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        return self.following(join_rows([self.known.own.take(users), self.more.take(users)]))
+        return self.following(join_rows([self.known.training.take(users), self.more.take(users)]))
 
     def following(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items] for the items of n sessions, oldest first, repeats allowed."""
@@ -148,8 +159,8 @@ class SessionNeighbours:
     def _fill_scores(self, history: Rows, out: np.ndarray) -> None:
         near = self._neighbours(history)
         members = self.known.distinct.take(near.column)
-        place = near.owner[members.owner] * self.known.items + members.column
-        score = tally(place, out.size, near.value[members.owner]).reshape(out.shape)
+        cell = near.owner[members.owner] * self.known.items + members.column
+        score = tally(cell, out.size, near.value[members.owner]).reshape(out.shape)
         out[:] = np.where(score > 0, score * self.known.rarity, self.known.share - 1)
 
     def _neighbours(self, history: Rows) -> Rows:
@@ -161,7 +172,7 @@ class SessionNeighbours:
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         entry = shared.owner[order]
         key = key[order[first]]
-        found = Rows(
+        candidates = Rows(
             starts(np.bincount(key >> 32, minlength=history.size)),
             (key & 0xFFFFFFFF).astype(np.int32),
             np.arange(len(key)),
@@ -169,11 +180,13 @@ class SessionNeighbours:
         if len(key):
             similar = np.add.reduceat(similar[entry], first)
             match = np.maximum.reduceat(match[entry], first)
-        found = _last(found, self.known.options.sample)
+        candidates = _last(candidates, self.known.options.sample)
         # the most similar last, the latest of equals
-        order = np.lexsort((found.column, similar[found.value], found.owner))
-        found = found._replace(column=found.column[order], value=found.value[order])
-        best = _last(found, self.known.options.k)
+        order = np.lexsort((candidates.column, similar[candidates.value], candidates.owner))
+        candidates = candidates._replace(
+            column=candidates.column[order], value=candidates.value[order]
+        )
+        best = _last(candidates, self.known.options.k)
         return best._replace(value=similar[best.value] * match[best.value])
 
     def _weights(self, history: Rows) -> tuple[Rows, np.ndarray, np.ndarray]:
@@ -196,7 +209,7 @@ class SessionNeighbours:
         return replace(self, more=join_rows([self.more, _rows(lines)]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        parts = {"own": self.known.own, "more": self.more}
+        parts = {"own": self.known.training, "more": self.more}
         names = [(name, part) for name in parts for part in ("start", "column")]
         arrays = {f"{name}.{part}": getattr(parts[name], part) for name, part in names}
         return {**arrays, "ended": self.known.ended}
@@ -238,3 +251,65 @@ def _sequences(name: str, users: int, items: int) -> Table:
         f"{name}.start": Starts((users + 1,), entries),
         f"{name}.column": Places((entries,), items),
     }
+
+
+# A first-order Markov chain: what follows the user's last item.
+
+MAX_GB = 4.0  # for pairs of consecutive events
+PAIR_BYTES = 40
+
+
+@dataclass(frozen=True)
+class MarkovChain(Recipe):
+    """A first-order Markov chain: ranks items by how often they followed the user's last one.
+
+    Events at the same time follow all events of the previous time, and share their weight.
+    smoothing: how many events the popularity of items counts for.
+    """
+
+    smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive("smoothing", self.smoothing)
+
+    def fit(self, data: Any) -> Ranker:
+        events = as_dataset(data)
+        return Ranker.of(self, events, self._scorer(events, time_lines(events)))
+
+    def _scorer(self, data: Dataset, lines: Timelines) -> MarkovScorer:
+        follows = followers(lines, len(data.items))
+        times = tally(follows.owner, follows.size, follows.value) + self.smoothing
+        chance = follows._replace(value=(follows.value / times[follows.owner]).astype(np.float32))
+        popular = tally(data.item, len(data.items)) / max(len(data), 1)
+        return MarkovScorer(
+            last_items(lines),
+            chance,
+            (self.smoothing / times).astype(np.float32),
+            popular.astype(np.float32),
+            data.items,
+        )
+
+    def restore(
+        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> MarkovScorer:
+        return MarkovScorer.restored(arrays, space)
+
+
+def followers(lines: Timelines, items: int) -> Rows:
+    """Return, per item, the items that its users chose next, with counts: [items] rows.
+
+    Of n items at the same time each counts 1/n.
+    """
+    before = strictly_before(lines).astype(np.int64)
+    own_start = np.repeat(lines.start[:-1], np.diff(lines.start))
+    later = np.flatnonzero(before > own_start)  # all but each user's first
+    end = before[later]
+    begin = before[end - 1]
+    length = end - begin
+    needed = PAIR_BYTES * int(length.sum())
+    remedy = "use finer times, or the order of the rows"
+    check_memory("counting successive items", f"{len(later):,} events", needed, MAX_GB, remedy)
+    position = np.repeat(begin - starts(length)[:-1], length) + np.arange(length.sum())
+    share = np.repeat(1.0 / length, length)
+    pairs = group_rows(lines.item[position], np.repeat(lines.item[later], length), items, share)
+    return add_repeats(pairs)

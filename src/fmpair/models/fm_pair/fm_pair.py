@@ -1,23 +1,31 @@
-"""FM-Pair: a factorization machine that learns to rank, from pairs or from lists."""
+"""FM-Pair, which learns to rank from pairs or lists; also with a selection of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
+import polars as pl
+
+from fmpair import checks
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import Field
 from fmpair.features.history_fields import AUTO
+from fmpair.features.layouts import feature_columns, named_columns, without_columns
+from fmpair.fitted import recipe
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.fm_pair.feedback_levels import check_levels, levels_of, start_with_levels
 from fmpair.training import loop, tuning
-from fmpair.training.epochs import Epoch
+from fmpair.training.epochs import Epoch, Validation, best_epoch, validation_parts
 from fmpair.training.options import FMPairOptions
+from fmpair.training.regularisation import GROUPS
 from fmpair.training.trainable import Continuation, UpdatableRecipe
-from fmpair.training.trials import decided, undecided
+from fmpair.training.trials import resolve_auto, without_auto
 
+LOG = logging.getLogger("fmpair")
 PAPER = {
     "loss": "bpr",
     "factors": 10,
@@ -64,7 +72,7 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         if not (isinstance(self.times, bool) or self.times == AUTO):
             raise OptionError(f"{named('times')} must be true, false or auto, not {self.times!r}")
         if self.levels is not None:
-            check_levels(undecided(replace(self, levels=None)), self.levels)
+            check_levels(without_auto(replace(self, levels=None)), self.levels)
 
     def _orders(self) -> tuple[int | str, ...]:
         return (2, 3, AUTO)
@@ -88,8 +96,8 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
         events = as_dataset(data)
         if self.levels is not None:
-            return loop.train(self, undecided(self), events, self._begin(events))
-        return loop.train(self, decided(self, events), events)
+            return loop.train(self, without_auto(self), events, self._begin(events))
+        return loop.train(self, resolve_auto(self, events), events)
 
     tune = tuning.tune
 
@@ -107,3 +115,118 @@ class FMPair(FMPairOptions, UpdatableRecipe):
                 f"{named('event_type', ...)}"
             )
         return start_with_levels(levels_of(events, None, self.levels), self.seed)
+
+
+# FM-Pair with column selection: columns are added one by one while they help.
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Selected columns, in order, as role.name; trace: (step, column, value, chosen) of all trials.
+
+    Step 0 is the model without any column; value: the metric on held-out events.
+    """
+
+    columns: tuple[str, ...]
+    trace: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class FMPairSelected(FMPairOptions, UpdatableRecipe):
+    """FM-Pair that keeps only the context columns that help on held-out events.
+
+    It starts with none, adds the column that helps most, and stops when none helps.
+
+    among: the columns to choose from, attributes too (`age`, or `user.age`); None: all context.
+        Other columns are always used.
+    held_out: share of the events to evaluate every trial on; the last fit uses all events.
+    judged_by: the metric.
+    least_gain: a column must add more than this to the metric.
+
+    All other options are those of FM-Pair.
+    """
+
+    among: Sequence[str] | None = None
+    held_out: float = 0.1
+    judged_by: str = "ndcg@10"
+    least_gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.not_negative("least_gain", self.least_gain)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Choose the columns, then learn epoch by epoch from all events."""
+        events = as_dataset(data)
+        among = self._among(events)
+        chosen = self.select(events).columns if among else ()
+        return self._train(events, [name for name in among if name not in chosen])
+
+    def continuation(self, model: Recommender, data: Any) -> Continuation:
+        """Return options and new events without the columns that were not chosen."""
+        events = as_dataset(data)
+        encoders = (*model.space.query.encoders, *model.space.item.encoders)
+        known = {name for e in encoders for name in (e.source, f"{e.role}.{e.source}")}
+        hidden = [
+            key
+            for key, (role, name) in feature_columns(events).items()
+            if key not in known and self._may_choose(role, name)
+        ]
+        by_column = [getattr(self, option_name) for option_name in recipe.BY_COLUMN]
+        named = {name for given in by_column if isinstance(given, Mapping) for name in given}
+        options = self._without(named - known - {*GROUPS})
+        return Continuation(options, without_columns(events, hidden))
+
+    def select(self, data: Any) -> Selection:
+        """Return the columns that help, and the results of all trials."""
+        events = as_dataset(data)
+        learned, aside = validation_parts(events, self.held_out, self.seed)
+        assert aside is not None
+        judge = Validation(learned, aside, self.judged_by, patience=1)
+        rest = self._among(events)
+        chosen: list[str] = []
+        best = self._judged(judge, learned, rest)
+        trace: list[tuple[int, str | None, float, bool]] = [(0, None, best, True)]
+        LOG.info("no column: %s %.4f", self.judged_by, best)
+        while rest:
+            tried = {
+                name: self._judged(judge, learned, [other for other in rest if other != name])
+                for name in rest
+            }
+            first = max(tried, key=lambda name: tried[name])  # the first of equals
+            helps = tried[first] - best > self.least_gain
+            step = len(chosen) + 1
+            trace += [(step, name, v, helps and name == first) for name, v in tried.items()]
+            LOG.info("%s %s: %.4f", "adding" if helps else "stopped before", first, tried[first])
+            if not helps:
+                break
+            best = tried[first]
+            chosen.append(first)
+            rest.remove(first)
+        schema = {"step": pl.Int64, "column": pl.String, "value": pl.Float64, "chosen": pl.Boolean}
+        return Selection(tuple(chosen), pl.DataFrame(trace, schema=schema, orient="row"))
+
+    def _among(self, data: Dataset) -> list[str]:
+        """Return the columns to choose from, as role.name."""
+        if self.among is not None:
+            return named_columns(data, self.among)
+        return [key for key, (role, _) in feature_columns(data).items() if role == "context"]
+
+    def _judged(self, judge: Validation, data: Dataset, hidden: Sequence[str]) -> float:
+        """Return the metric of a model without the hidden columns."""
+        model = best_epoch(self._train(data, hidden), None, False, self.epochs)
+        return judge.judge(model)
+
+    def _train(self, data: Dataset, hidden: Sequence[str]) -> Iterator[Epoch]:
+        """Return the epochs of training without the hidden columns."""
+        gone = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
+        return loop.train(self, self._without(gone), without_columns(data, hidden))
+
+    def _without(self, gone: Collection[str]) -> FMPairOptions:
+        options = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}
+        return FMPairOptions(**recipe.without_columns(options, gone))
+
+    def _may_choose(self, role: str, name: str) -> bool:
+        if self.among is None:
+            return role == "context"
+        return name in self.among or f"{role}.{name}" in self.among

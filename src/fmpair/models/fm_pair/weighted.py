@@ -27,11 +27,11 @@ from fmpair.training.problem import PARTITION_EVERY
 from fmpair.training.start import initial
 from fmpair.training.trainable import TrainableRecipe
 
-MOST_PAIRS = 20_000  # enough to estimate a few weights
+MAX_PAIRS = 20_000  # enough to estimate a few weights
 TRIES = 20  # attempts to draw an unobserved item
 STEPS = 20  # of Newton's method, at most
 PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # of the priors of weights and sharpness, with mean 1
-MOST = 20.0  # largest weight, and largest sharpness
+MAX_WEIGHT = 20.0  # largest weight, and largest sharpness
 ASIDE = 0.1  # share of the events that only weights are learned from
 
 
@@ -147,8 +147,8 @@ class MarginParts(NamedTuple):
 
 def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> ChosenPairs:
     """Pair each event (or a sample) with a uniform item that the user has no event with."""
-    if len(events) > MOST_PAIRS:
-        events = np.sort(rng.permutation(events)[:MOST_PAIRS])
+    if len(events) > MAX_PAIRS:
+        events = np.sort(rng.permutation(events)[:MAX_PAIRS])
     user, positive = problem.user[events].astype(np.int64), problem.item[events]
     seen = np.unique(problem.user.astype(np.int64) * problem.items + problem.item)
     offered = np.flatnonzero(problem.drawn)
@@ -180,9 +180,11 @@ def _item_parts(tables: Parameters, problem: Problem, item: np.ndarray) -> ItemP
     every = problem.item_rows.take(item)
     rows = [_of_field(every, fields, number) for number in range(count)]
     lengths = (tables.features**2).sum(axis=1, keepdims=True)
-    vectors = [own.dot(tables.features) for own in rows]
-    biases = [own.dot(tables.feature_bias[:, None])[:, 0] for own in rows]
-    squares = [own._replace(value=own.value**2).dot(lengths)[:, 0] for own in rows]
+    vectors = [side_rows.dot(tables.features) for side_rows in rows]
+    biases = [side_rows.dot(tables.feature_bias[:, None])[:, 0] for side_rows in rows]
+    squares = [
+        side_rows._replace(value=side_rows.value**2).dot(lengths)[:, 0] for side_rows in rows
+    ]
     shape = (count, len(item))
     return ItemParts(
         tables.items[item],
@@ -195,8 +197,8 @@ def _item_parts(tables: Parameters, problem: Problem, item: np.ndarray) -> ItemP
 
 def _of_field(rows: Rows, fields: np.ndarray, number: int) -> Rows:
     """Return the rows with the values of one field only, in double precision."""
-    mine = fields[rows.column] == number if len(rows.column) else np.zeros(0, bool)
-    return rows._replace(value=np.where(mine, rows.value, 0.0).astype(np.float64))
+    in_field = fields[rows.column] == number if len(rows.column) else np.zeros(0, bool)
+    return rows._replace(value=np.where(in_field, rows.value, 0.0).astype(np.float64))
 
 
 def margins(weights: np.ndarray, parts: MarginParts) -> tuple[np.ndarray, np.ndarray]:
@@ -248,7 +250,7 @@ def better(weights: np.ndarray, parts: MarginParts) -> np.ndarray:
     for _ in range(STEPS):
         step = np.linalg.solve(curvature, gradient)
         for share in (1.0, 0.5, 0.25, 0.1):
-            tried = np.clip(point - share * step, 0.0, MOST)
+            tried = np.clip(point - share * step, 0.0, MAX_WEIGHT)
             result = loss(tried, parts)
             if result[0] < value:
                 break

@@ -6,7 +6,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from fmpair import Dataset, read
-from fmpair.data.vectors import columns_of, files_of, moved
+from fmpair.data.item_columns import vector_columns, vector_files, with_vector_paths
 from fmpair.errors import DataError
 
 EVENTS = {"user": [1, 2, 3, 1], "item": ["a", "b", "a", "c"]}
@@ -30,7 +30,7 @@ def test_ids_beside_the_file_name_its_rows(folder):
     assert title_of(data, "a").to_list() == X[2].tolist()
     assert title_of(data, "z").to_list() == X[1].tolist()
     assert title_of(data, "b") is None
-    assert files_of("titles.npy") == ["titles.npy", "titles.ids.txt"]
+    assert vector_files("titles.npy") == ["titles.npy", "titles.ids.txt"]
 
 
 def test_without_ids_rows_are_in_the_order_of_the_items():
@@ -44,7 +44,7 @@ def test_a_file_may_have_several_vectors_and_their_ids():
     np.savez("both.npz", ids=np.array(["a", "b", "c"]), title=X, image=X[:, :2])
     data = Dataset.from_frame(EVENTS, vectors=["both.npz"])
     assert title_of(data, "c", "image").to_list() == X[2, :2].tolist()
-    assert columns_of("both.npz") == ["title", "image"]
+    assert vector_columns("both.npz") == ["title", "image"]
 
 
 def test_numbers_as_ids_meet_texts_and_numbers_of_events(folder):
@@ -77,6 +77,6 @@ def test_what_is_wrong_is_one_line(options, message):
 
 
 def test_paths_move_with_an_experiment_file():
-    assert moved("a.npy", lambda path: f"../{path}") == "../a.npy"
-    assert moved({"t": "a.npy"}, str.upper) == {"t": "A.NPY"}
-    assert moved(["a.npy"], str.upper) == ["A.NPY"]
+    assert with_vector_paths("a.npy", lambda path: f"../{path}") == "../a.npy"
+    assert with_vector_paths({"t": "a.npy"}, str.upper) == {"t": "A.NPY"}
+    assert with_vector_paths(["a.npy"], str.upper) == ["A.NPY"]

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair
+from fmpair.checks import FOREIGN_OPTIONS, unknown_option
 from fmpair.errors import OptionError
 from fmpair.models import EASE
-from fmpair.option_names import FOREIGN_OPTIONS, unknown_option
 from fmpair.testing import two_tastes
 
 EVENTS = pl.DataFrame({"user": [1, 2, 3], "item": ["a", "b", "c"]})
