@@ -110,7 +110,7 @@ def _files(sheets: list[ReportTable], output: Path, exact: bool) -> dict[Path, b
 
 def _paper_files(compared: list[ModelComparison], output: Path) -> dict[Path, bytes]:
     """Return path -> content of the tables for one column and for both."""
-    from fmpair.report.latex_tables import paper_tables
+    from fmpair.report.table_formats import paper_tables
 
     tables = [paper_tables(each) for each in compared]
     return {

@@ -20,10 +20,10 @@ from fmpair.config.option_schema import FILTERS, SPLITS, Options, function_of, o
 from fmpair.data import Dataset, public_sets, synthetic
 from fmpair.data.columns.roles import MISSING
 from fmpair.data.dataset import ORDERS
+from fmpair.data.event_types import REFUNDS
 from fmpair.data.filters import EVENT_BY_EVENT
 from fmpair.data.formats.source import find_file, parse_errors
 from fmpair.data.read import FORMATS, guess_format
-from fmpair.data.repeats import REFUNDS
 from fmpair.data.synthetic import check_size
 from fmpair.errors import DataError, FmpairError, OptionError, UnknownError, listing
 
