@@ -115,7 +115,6 @@ def run_lists(
         gather_up, due = np.zeros(len(a_shrink), np.float32), np.zeros(len(a_shrink), np.float32)
         gather_bias = np.zeros(len(a_shrink), np.float32)
     twice = ZERO if sharpness > ZERO else ONE
-    uniform = len(other) == 0 and len(order) == 0 and loss != WARP
     first_item, count = block[0], block[1] - block[0]
     query_square, logs, steps, folded = ONE, 0.0, 0, 0
     for r in range(walk[0], walk[1] + 1):
@@ -147,8 +146,7 @@ def run_lists(
                     sides.build_user(scratch, users, u, q_triples, i_triples, width)
                 state = sampling.drop_anew(state, dropped, kept, scratch)
                 keep_query_sums(q_triples, i_triples, scratch)
-                if len(order) > 0:
-                    sampling.weigh_factors(scratch, spread, chances)
+                sampling.weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None or folding is not None:
                     query_square = dot(scratch, 0, scratch, 0, width) + SHORTEST
                 member[0], fresh, known, tries = event_item[e], 1, 1, 0
@@ -156,15 +154,10 @@ def run_lists(
                     state, fresh, known = sampling.draw_shares(
                         state, most, shares, mine, had, impressions, offered, member
                     )
-                if uniform:
-                    state, size = sampling.draw_uniform(
-                        state, np.uint64(count), taken, member, fresh, known, most, free, first_item
-                    )
-                else:
-                    state, size = sampling.draw_by_table(
-                        state, np.uint64(count), taken, loss == WARP, member, fresh, known, most,
-                        free, first_item, accept, other, order, chances, scratch, depth
-                    )
+                state, size = sampling.draw_list(
+                    state, np.uint64(count), taken, loss == WARP, member, fresh, known, most, free,
+                    first_item, accept, other, order, chances, scratch, depth
+                )
                 # All are scored at once; WARP scores until one violates the margin.
                 for n in range(size if loss == WARP else 1):
                     here, end = (n, n + 1) if loss == WARP else (0, size)

@@ -248,18 +248,21 @@ _query = unless_none(_query_of, _nothing)
 _attributes = unless_none(_attributes_of, _nothing)
 _folding = unless_none(_folding_of, _nothing)
 _row = unless_none(lambda table, n: table[n], _nothing)
+_between = unless_none(lambda numbers, first, end: numbers[first:end], _nothing)
 # Attributes where they move in every step, so not with folded items.
 _in_steps = unless_none(_nothing, lambda folding, attributes: attributes)
+# Numbers by items of the block for alias tables (accept), else by events of the cell.
+_others = unless_none(
+    lambda accept, other, block, events: _between(other, block[0], block[1]),
+    lambda accept, other, block, events: _between(other, events[0], events[1]),
+)
 
 
 @kernel
 def _sampler(sampler, block, events):
     """Return the sampler of a cell; events: the bounds of its events."""
-    accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
-    first, end = np.int64(block[0]), np.int64(block[1])
-    # An alias table has an entry per item; without one, there is an entry per event.
-    a, b = (first, end) if len(accept) > 0 else (np.int64(events[0]), np.int64(events[1]))
+    accept, other, _, _, depth, log_chance, impression_start, impression_item = sampler
     return Sampler(
-        accept[first:end], other[a:b], order, spread, depth, log_chance[first:end],
-        impression_start, impression_item,
+        _between(accept, block[0], block[1]), _others(accept, other, block, events), None, None,
+        depth, log_chance[block[0] : block[1]], impression_start, impression_item,
     )

@@ -15,24 +15,25 @@ HALF = 1 / 2**32  # converts half a draw to a share
 
 
 @kernel
-def weigh_factors(scratch, spread, chances):
+def weigh_factors(scratch, order, spread, chances):
     """For adaptive negatives, set chances to running sums of |query| * spread."""
-    total, last = np.float32(0.0), len(spread) - 1
-    for f in range(last):
-        total += abs(scratch[0, f]) * spread[f]
-        chances[f] = total
-    chances[last] = total + spread[last]
+    if order is not None:
+        total, last = np.float32(0.0), len(spread) - 1
+        for f in range(last):
+            total += abs(scratch[0, f]) * spread[f]
+            chances[f] = total
+        chances[last] = total + spread[last]
 
 
-@kernel(forceinline=True)
+@kernel
 def pick(draw, count, accept, other, order, chances, scratch, depth):
     """Return an item of the block from one draw of 64 bits, taken or not."""
-    if len(accept) > 0:
+    if accept is not None:
         j = high(draw, count)
         return j if np.uint32(draw & np.uint64(0xFFFFFFFF)) <= accept[j] else np.int64(other[j])
-    if len(other) > 0:
+    if other is not None:
         return np.int64(other[high(draw, np.uint64(len(other)))])
-    if len(order) > 0:
+    if order is not None:
         last = order.shape[0] - 1
         goal = np.float32(np.float64(draw >> np.uint64(32)) * HALF) * chances[last]
         f, end = 0, last
@@ -50,7 +51,7 @@ def pick(draw, count, accept, other, order, chances, scratch, depth):
     return high(draw, count)
 
 
-@kernel(forceinline=True)
+@kernel
 def draw_unseen(state, count, taken, accept, other, order, chances, scratch, depth):
     """Return (new state, an item of the block that is not taken): at random, then by search."""
     j = 0
@@ -127,30 +128,15 @@ def draw_shares(state, most, shares, mine, had, impressions, offered, member):
 
 
 @kernel
-def draw_uniform(state, count, taken, member, fresh, first, most, free, first_item):
-    """Fill member[first:] up to member[most] with distinct items not taken.
+def draw_list(
+    state, count, taken, blind, member, fresh, first, most, free, first_item, accept, other, order,
+    chances, scratch, depth,
+):
+    """Fill member[first:] up to member[most] with distinct items not taken or, if blind, any items.
 
     free: how many are not taken; member[fresh:first] are among them and not drawn again. Items
     count from first_item. Returns (new state, the size of the list).
     """
-    size = first + min(most + 1 - first, free + fresh - first)
-    for m in range(fresh, first):
-        taken[member[m] - first_item] = 1
-    for m in range(first, size):
-        state, j = draw_negative(state, count, taken)
-        taken[j] = 1
-        member[m] = first_item + j
-    for m in range(fresh, size):
-        taken[member[m] - first_item] = 0
-    return state, size
-
-
-@kernel
-def draw_by_table(
-    state, count, taken, blind, member, fresh, first, most, free, first_item, accept, other, order,
-    chances, scratch, depth,
-):
-    """Do the same with any sampler; if blind, draw any items."""
     size = first + (most if blind else min(most + 1 - first, free + fresh - first))
     for m in range(fresh, first):
         taken[member[m] - first_item] = 1
@@ -159,9 +145,12 @@ def draw_by_table(
             state += STEP
             j = pick(scramble(state), count, accept, other, order, chances, scratch, depth)
         else:
-            state, j = draw_unseen(
-                state, count, taken, accept, other, order, chances, scratch, depth
-            )
+            if other is None and order is None:
+                state, j = draw_negative(state, count, taken)
+            else:
+                state, j = draw_unseen(
+                    state, count, taken, accept, other, order, chances, scratch, depth
+                )
             taken[j] = 1
         member[m] = first_item + j
     for m in range(fresh, size if not blind else fresh):

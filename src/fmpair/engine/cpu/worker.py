@@ -207,7 +207,7 @@ def _sampler(state: State, copy: int, column: int) -> Sampler:
     partition = layout.partition
     block = slice(partition.item_edge[column], partition.item_edge[column + 1])
     sampler = layout.sampler._replace(log_chance=layout.sampler.log_chance[block])
-    if kind == "popularity":
+    if sampler.accept is not None and sampler.other is not None:
         sampler = sampler._replace(accept=sampler.accept[block], other=sampler.other[block])
     if kind == "batch":
         sampler = sampler._replace(other=strata.batch(partition, copy, column))

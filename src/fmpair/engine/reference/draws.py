@@ -263,6 +263,7 @@ class Draws:
             return int(self.batch[upper * len(self.batch) >> 32])
         if self.settings.negative_sampler == "popularity":
             return slot if lower <= self.accept[slot] else int(self.other[slot])
+        assert self.ordered.order is not None
         chances = np.cumsum(np.abs(np.append(q, 1.0)) * self.ordered.spread)
         factor = min(int((chances <= upper / 2**32 * chances[-1]).sum()), len(q))
         mean, inside = self.ordered.depth

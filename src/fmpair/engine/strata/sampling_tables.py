@@ -28,7 +28,7 @@ TIMES = 20
 
 
 class Sampler(NamedTuple):
-    """The negatives of one block, or of all blocks in order; all empty: uniform.
+    """The negatives of one block, or of all blocks in order; all None: uniform.
 
     accept: uint32, other: int32 [items]: an alias table; other alone: the items of a cell's events.
     order: int32 [factors + 1, items], the items by each factor, lowest first, the last by
@@ -37,10 +37,10 @@ class Sampler(NamedTuple):
     empty. impression_start, impression_item: see partition.impressions_by_run, or empty.
     """
 
-    accept: np.ndarray = np.zeros(0, np.uint32)
-    other: np.ndarray = np.zeros(0, np.int32)
-    order: np.ndarray = np.zeros((0, 0), np.int32)
-    spread: np.ndarray = np.zeros(0, np.float32)
+    accept: np.ndarray | None = None
+    other: np.ndarray | None = None
+    order: np.ndarray | None = None
+    spread: np.ndarray | None = None
     depth: tuple[float, float] = (1.0, 1.0)
     log_chance: np.ndarray = np.zeros(0, np.float32)
     impression_start: np.ndarray = np.zeros(0, np.int64)
