@@ -34,11 +34,8 @@ MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
 FACTORS_OF_LISTS = 2  # times as many
 
 NEGATIVES = 32
-ITEMS_EACH, MIN_NEGATIVES, MAX_NEGATIVES = (
-    64,
-    8,
-    256,
-)  # softmax draws one negative per ITEMS_EACH items, bounded
+# Softmax draws one negative per ITEMS_EACH items, bounded.
+ITEMS_EACH, MIN_NEGATIVES, MAX_NEGATIVES = 64, 8, 256
 ITEMS_EACH_OF_FEW = 10  # of few items, 32 negatives would be nearly all, the good ones included
 # Share of own negatives if users have favourites; 0 from an evenness of BY_DESIGN on.
 OWN, BY_DESIGN = 0.08, 0.85
@@ -166,9 +163,9 @@ class Setting(NamedTuple):
 def logq_correction_of(options: FMPairOptions, setting: Setting) -> bool:
     """Return whether negatives stand for all items: by default uniform ones, with a history.
 
-    A sampled softmax is content when the chosen item outscores the few that were drawn. Histories
-    tell items apart that are near the top of all. Without one, corrected or not is the same once
-    regularisation fits it, and few negatives are noisier with the correction.
+    Without the correction, softmax stops learning once the chosen item outscores the few negatives
+    that were drawn. Histories can rank the chosen item above nearly all others, so they gain.
+    Without a history the correction gains nothing, and few negatives are noisier with it.
     """
     if options.logq_correction is not None:
         return options.logq_correction
