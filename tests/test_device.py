@@ -78,8 +78,10 @@ def test_a_gpu_that_can_be_used_is_named_and_taken(monkeypatch):
 
 def test_a_device_that_is_none_is_refused_with_those_there_are():
     with pytest.raises(
-        OptionError, match="device must be one of cpu, torch, cuda, auto, not 'gpu'"
+        OptionError, match="device must be one of cpu, torch, cuda, auto, not 'tpu'"
     ):
+        FMPair(device="tpu")
+    with pytest.raises(OptionError, match="device takes 'cuda' for a GPU, not 'gpu'"):
         FMPair(device="gpu")
 
 
