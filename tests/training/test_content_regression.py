@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from content_shop import GROUPS, ITEMS, NEW, USERS, shop
 
 from fmpair import Dataset, Field, FMPair
 from fmpair.arrays import tally
@@ -14,26 +15,7 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training.content import design_of, folded, regressed
 from fmpair.training.loop import Task, begin, started, train
 
-GROUPS, ITEMS, NEW, USERS = 4, 160, 40, 80
 RECIPE = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
-
-
-def shop(*columns: str) -> Dataset:
-    """Return users of four groups who choose items with the words of theirs; the last are new."""
-    rng = np.random.default_rng(0)
-    group = np.arange(ITEMS) % GROUPS
-    words = [[f"w{w}" for w in rng.integers(0, 12, 5) + 12 * g] for g in group]
-    texts = np.eye(6)[group] + rng.normal(0, 0.1, (ITEMS, 6))
-    colours = [f"c{c}" for c in rng.integers(0, 3, ITEMS)]
-    table = {"item": range(ITEMS), "words": words, "text": texts.tolist(), "colour": colours}
-    known = np.arange(ITEMS - NEW)
-    events = [
-        (u, int(i))
-        for u in range(USERS)
-        for i in rng.choice(known[known % GROUPS == u % GROUPS], 10, replace=False)
-    ]
-    frame = pl.DataFrame(events, schema=["user", "item"], orient="row")
-    return Dataset.from_frame(frame, items=pl.DataFrame(table).select("item", *columns))
 
 
 def sides(task: Task, parameters: Parameters, by_steps: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
 """Training starts from a content profile where items have lists or vectors."""
 
 import numpy as np
-import polars as pl
 import pytest
+from content_shop import GROUPS, ITEMS, NEW, shop
 
 from fmpair import Dataset, FMPair
 from fmpair.engine.contract import Parameters
@@ -11,25 +11,7 @@ from fmpair.threads import blas_on
 from fmpair.training.loop import Task
 from fmpair.training.start import initial
 
-GROUPS, ITEMS, NEW, USERS = 4, 160, 40, 80
 PLAIN = FMPair(factors=16, epochs=3, history=0, order=2, times=False, threads=1)
-
-
-def shop(column: str, shuffled: bool = False) -> Dataset:
-    """Return users of four groups who choose items with the words of theirs; the last are new."""
-    rng = np.random.default_rng(0)
-    group = rng.permutation(ITEMS) % GROUPS if shuffled else np.arange(ITEMS) % GROUPS
-    words = [[f"w{w}" for w in rng.integers(0, 12, 5) + 12 * g] for g in group]
-    texts = np.eye(6)[group] + rng.normal(0, 0.1, (ITEMS, 6))
-    items = pl.DataFrame({"item": range(ITEMS), "words": words, "text": texts.tolist()})
-    known = np.arange(ITEMS - NEW)
-    events = [
-        (u, int(i))
-        for u in range(USERS)
-        for i in rng.choice(known[known % GROUPS == u % GROUPS], 10, replace=False)
-    ]
-    frame = pl.DataFrame(events, schema=["user", "item"], orient="row")
-    return Dataset.from_frame(frame, items=items.select("item", column))
 
 
 def start_of(recipe: FMPair, data: Dataset) -> tuple[Task, Parameters]:
@@ -81,6 +63,6 @@ def test_the_start_has_the_same_bits_on_any_number_of_threads():
 def test_lists_that_say_nothing_about_choices_are_held_as_other_attributes_are():
     shares = []
     for shuffled in (False, True):
-        task, _ = start_of(PLAIN, shop("words", shuffled))
+        task, _ = start_of(PLAIN, shop("words", shuffled=shuffled))
         shares.append((task.problem.item_groups.sharing[0], (task.settings.features > 0).all()))
     assert shares == [(0.0, True), (0.5, False)]
