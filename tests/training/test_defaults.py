@@ -43,12 +43,12 @@ def test_warp_always_looks_at_as_many_and_what_is_given_is_taken():
 
 def test_users_who_never_choose_an_item_twice_are_even():
     repeats = repeat_stats(problem([("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c")]), None)
-    assert repeats == RepeatStats(evenness=1.0, breadth=2.0)
+    assert repeats == RepeatStats(evenness=1.0, spread=1.0, breadth=2.0)
 
 
 def test_users_who_choose_each_item_as_often_are_even_too():
     twice = [("ann", "a"), ("ann", "b"), ("bob", "a"), ("bob", "c")] * 2
-    assert repeat_stats(problem(twice), None) == RepeatStats(evenness=1.0, breadth=2.0)
+    assert repeat_stats(problem(twice), None) == RepeatStats(evenness=1.0, spread=1.0, breadth=2.0)
 
 
 def test_evenness_falls_with_favourites_and_counts_users_by_their_events():
@@ -56,6 +56,14 @@ def test_evenness_falls_with_favourites_and_counts_users_by_their_events():
     events = [("ann", "a")] * 9 + [("ann", "b"), ("bob", "a"), ("bob", "c")]
     repeats = repeat_stats(problem(events), None)
     assert repeats.evenness == pytest.approx((10 * 100 / 82 / 2 + 2 * 1.0) / 12)
+    # of ann's 90 ordered pairs of events 72 are of one item: as many as if she had 90 / 72 items
+    assert repeats.spread == pytest.approx((10 * 90 / 72 / 2 + 2 * 1.0) / 12)
+
+
+def test_repeats_by_chance_are_no_favourites():
+    drawn = np.random.default_rng(0).integers(0, 5, (50, 20))  # five items, each as likely
+    repeats = repeat_stats(problem([(u, i) for u, row in enumerate(drawn) for i in row]), None)
+    assert repeats.evenness < 0.9 < repeats.spread
 
 
 def test_what_was_seen_before_tells_of_users_when_learning_goes_on():
@@ -72,9 +80,9 @@ def test_of_many_events_whole_users_are_looked_at(monkeypatch):
 
 
 def test_negatives_come_from_own_items_where_users_have_favourites_only():
-    favourites, even = RepeatStats(0.4, 20.0), RepeatStats(0.9, 20.0)
+    favourites, even = RepeatStats(0.4, 0.4, 20.0), RepeatStats(0.9, 0.9, 20.0)
     assert own_share_of(FMPair(), favourites) == pytest.approx(0.08)
-    assert own_share_of(FMPair(), RepeatStats(0.8, 20.0)) == pytest.approx(0.04)
+    assert own_share_of(FMPair(), RepeatStats(0.8, 0.8, 20.0)) == pytest.approx(0.04)
     assert own_share_of(FMPair(), even) == 0
     assert own_share_of(FMPair(loss="bpr"), favourites) == 0
     assert own_share_of(FMPair(own_share=0.3), even) == 0.3
@@ -85,26 +93,30 @@ PLAIN = Setting(exact=False, history=False, events_per_item=30.0, factors=256)
 
 
 def test_softmax_holds_users_of_many_items_and_of_favourites_less():
-    few = l2_of(FMPair(), RepeatStats(1.0, 5.0), PLAIN)
+    few = l2_of(FMPair(), RepeatStats(1.0, 1.0, 5.0), PLAIN)
     assert few == L2_BY_LOSS["softmax"]
-    assert l2_of(FMPair(), RepeatStats(1.0, 200.0), PLAIN).user == pytest.approx(few.user / 2)
-    assert l2_of(FMPair(), RepeatStats(0.8, 5.0), PLAIN) == few, "as even as that by chance"
-    even = l2_of(FMPair(), RepeatStats(0.375, 5.0), PLAIN)
-    assert even.item == pytest.approx(few.item / 2**2.5)
+    assert l2_of(FMPair(), RepeatStats(1.0, 1.0, 200.0), PLAIN).user == pytest.approx(few.user / 2)
+    assert l2_of(FMPair(), RepeatStats(0.3, 0.8, 5.0), PLAIN) == few, "repeats by chance"
+    even = l2_of(FMPair(), RepeatStats(0.375, 0.375, 5.0), PLAIN)
+    assert even.item == pytest.approx(few.item / 2**5)
 
 
 def test_softmax_over_all_items_holds_users_of_few_items_up_to_twice_as_much():
     usual_l2, exact = L2_BY_LOSS["softmax"], PLAIN._replace(exact=True)
-    assert l2_of(FMPair(), RepeatStats(1.0, 40.0), exact).user == pytest.approx(
+    assert l2_of(FMPair(), RepeatStats(1.0, 1.0, 40.0), exact).user == pytest.approx(
         1.25 * usual_l2.user
     )
-    assert l2_of(FMPair(), RepeatStats(1.0, 5.0), exact).item == pytest.approx(2 * usual_l2.item)
-    assert l2_of(FMPair(), RepeatStats(1.0, 200.0), exact).user == pytest.approx(usual_l2.user / 2)
+    assert l2_of(FMPair(), RepeatStats(1.0, 1.0, 5.0), exact).item == pytest.approx(
+        2 * usual_l2.item
+    )
+    assert l2_of(FMPair(), RepeatStats(1.0, 1.0, 200.0), exact).user == pytest.approx(
+        usual_l2.user / 2
+    )
 
 
 def test_a_history_takes_over_from_users_of_few_items_and_not_from_items():
     usual_l2, history = L2_BY_LOSS["softmax"], PLAIN._replace(history=True)
-    few = l2_of(FMPair(), RepeatStats(1.0, 5.0), history)
+    few = l2_of(FMPair(), RepeatStats(1.0, 1.0, 5.0), history)
     assert (few.user, few.item) == pytest.approx((10 * usual_l2.user, usual_l2.item))
 
 
@@ -127,7 +139,7 @@ def test_there_are_more_factors_for_many_events():
 
 def test_other_losses_hold_all_data_alike():
     for loss in ("bpr", "hinge", "logistic", "warp"):
-        assert l2_of(FMPair(loss=loss), RepeatStats(0.3, 500.0), PLAIN) == L2_BY_LOSS[loss]
+        assert l2_of(FMPair(loss=loss), RepeatStats(0.3, 0.3, 500.0), PLAIN) == L2_BY_LOSS[loss]
 
 
 def held_fields(**options):

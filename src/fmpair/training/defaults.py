@@ -24,8 +24,8 @@ BROAD, MAX_OF_SAMPLED, MAX_OF_EXACT = 50.0, 1.0, 2.0
 # With a history, factors are dropped if items have fewer events than MANY. A share of MIN_KEPT
 # and MIN_FACTORS stay; sampled negatives are noise themselves: KEPT_OF_SAMPLED times that share.
 MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
-# Users with favourites (less even than EVEN) are regularised less, by this power of the evenness.
-EVEN, EVEN_POWER = 0.75, 2.5
+# Users with favourites (a spread below EVEN) are regularised less, by this power of the spread.
+EVEN, EVEN_POWER = 0.75, 5.0
 
 # More factors rank better, at proportional cost, which a GPU hardly notices.
 MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
@@ -89,10 +89,12 @@ class FieldL2(NamedTuple):
 
 class RepeatStats(NamedTuple):
     """How users repeat items. evenness: 1 if users choose each of their items equally often, down
-    towards 0 if they keep to a few of them; breadth: mean number of different items of a user.
+    towards 0 if they keep to a few of them; spread: the same without repeats by chance, which users
+    of few events have most of; breadth: mean number of different items of a user.
     """
 
     evenness: float
+    spread: float
     breadth: float
 
 
@@ -205,7 +207,7 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     if not setting.history:
         user = min(user, MAX_OF_EXACT if setting.exact else MAX_OF_SAMPLED)
     item = min(user, 1.0) if setting.history else user
-    even = min(1.0, repeats.evenness / EVEN) ** EVEN_POWER
+    even = min(1.0, repeats.spread / EVEN) ** EVEN_POWER
     return L2(default.user * user * even, default.item * item * even, default.bias)
 
 
@@ -246,8 +248,13 @@ def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
     squares = np.bincount(seen.owner, times**2, seen.size)
     different, active = np.diff(seen.start), events > 0
     if not active.any():
-        return RepeatStats(1.0, 1.0)
-    even = events[active] ** 2 / squares[active] / different[active]
+        return RepeatStats(1.0, 1.0, 1.0)
+    events, squares, different = events[active], squares[active], different[active]
+    # how many of a user's pairs of events are of one item
+    same = (squares - events) / np.maximum(events * (events - 1), 1)
+    spread = 1 / np.maximum(same * different, 1)
     return RepeatStats(
-        float(np.average(even, weights=events[active])), float(different[active].mean())
+        float(np.average(events**2 / squares / different, weights=events)),
+        float(np.average(spread, weights=events)),
+        float(different.mean()),
     )
