@@ -46,7 +46,7 @@ MIN_EPOCHS, MAX_EPOCHS = 4, 16  # epochs
 RAMPED = 16  # epochs that triples need, whose regularisation is phased in
 MIN_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
 MIN_USERS = 30
-SURE = 2.0  # standard errors by which order and times must matter
+SURE = 2.0  # standard errors by which order, times and a short history must matter
 
 
 def without_auto(options: Any) -> Any:
@@ -204,12 +204,13 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     """Choose a history: none, a long one or a short one.
 
     It must beat no history, and itself with the user's events in random order: small fits learn
-    faster from a history than from users, also if their order says nothing.
+    faster from a history than from users, also if their order says nothing. A short one must surely
+    beat a long one, which gains more from the factors and the dropout of a whole fit.
     """
     PROGRESS.info("history: trying whether the last %d items help ...", LAST)
     histories = [{"last": LAST, "fade": fade} for fade in FADES]
     long, short = (trial.choice(none.options, history=history) for history in histories)
-    best = short if short.better_than(long) else long
+    best = short if short.better_than(long, SURE) else long
     helps = best.better_than(none)
     helps = helps and best.better_than(trial.out_of_order(best.options), SURE)
     hint = "" if helps else Notice(f"; set {named(HISTORY, LAST)} to force it")
