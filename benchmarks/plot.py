@@ -1,6 +1,7 @@
 """Plots of the CSV files in a folder; run with the peers' Python, which has matplotlib."""
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def main(folder):
         path = folder / f"{name}.csv"
         if path.exists():
             save(draw(rows_of(path)), folder / f"{name}.svg")
+    if (folder / "cold_items.jsonl").exists():
+        text = (folder / "cold_items.jsonl").read_text(encoding="utf-8")
+        rows = [row for row in map(json.loads, text.splitlines()) if row["part"] == "curve"]
+        if rows:
+            save(few_events(rows), folder / "cold-items.svg")
     if (folder / "cost-of-factors.csv").exists():
         save(costs(folder), folder / "cost.svg")
 
@@ -72,6 +78,22 @@ def quality(rows):
         own = [row for row in rows if row["run"] == name]
         axes.plot([r["seconds"] for r in own], [r["recall@10"] for r in own], ".-", label=name)
     axes.set(xlabel="seconds of training", ylabel="Recall@10 on held-out events")
+    axes.legend()
+    return figure
+
+
+def few_events(rows):
+    """NDCG@20 of unseen articles against how many of their events were learned from."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for name in dict.fromkeys(row["model"] for row in rows):
+        found = {}
+        for row in rows:
+            if row["model"] == name:
+                found.setdefault(row["events"], []).append(row["ndcg@20"])
+        counts = sorted(found)
+        means = [sum(found[count]) / len(found[count]) for count in counts]
+        axes.plot(counts, means, "o-", label=name)
+    axes.set(xlabel="events of an article", ylabel="NDCG@20")
     axes.legend()
     return figure
 

@@ -8,11 +8,11 @@ import pytest
 from content_shop import GROUPS, ITEMS, NEW, USERS, shop
 
 from fmpair import Dataset, Field, FMPair
-from fmpair.arrays import tally
+from fmpair.arrays import distinct_pairs, tally
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.content import design_of, folded, regressed
+from fmpair.training.content import design_of, folded, regressed, with_choices
 from fmpair.training.loop import Task, begin, started, train
 
 RECIPE = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
@@ -55,7 +55,7 @@ def test_folding_undoes_the_regression():
     first = first._replace(item_bias=rng.normal(size=ITEMS).astype(np.float32))
     times = tally(task.problem.item, ITEMS)
     design = design_of(task.problem, task.space.item, task.content, 1)
-    found = regressed(first, design, times, 0)
+    found = regressed(first, design, task.seen, 0)
     again = folded(found, task.problem, task.space.item, task.content)
     known = times > 0
     assert np.abs(found.features).max() > 0.01
@@ -124,3 +124,62 @@ def test_lists_of_more_values_than_factors_get_twice_as_many_factors(monkeypatch
     assert factors(usual, "text") == 16
     assert factors(usual, "colour") == 16
     assert factors(RECIPE, "words") == 8
+
+
+def by_taste(**columns: list) -> Dataset:
+    """Users of two tastes for halves of the items; a tenth of the table has no events."""
+    people, items = 100, 40
+    events = [(u, i) for u in range(90) for i in range(items) if i % 2 == u % 2 and (u + i) % 3]
+    users = pl.DataFrame({"user": range(people), **columns})
+    return Dataset.from_frame(
+        pl.DataFrame(events, schema=["user", "item"], orient="row"), users=users
+    )
+
+
+TASTE = [f"taste {u % 2}" for u in range(100)]
+
+
+def test_unknown_users_are_ranked_by_their_attributes():
+    model = RECIPE.fit(by_taste(kind=TASTE))
+    for user in range(90, 100):
+        assert (model.recommend(user, n=10)["item"] % 2 == user % 2).all()
+    for taste in range(2):
+        found = model.recommend(1000, n=10, user_features={"kind": f"taste {taste}"})
+        assert (found["item"] % 2 == taste).all()
+
+
+def test_known_users_keep_the_vectors_they_were_learned_with():
+    run = started(Task.of(RECIPE, RECIPE, by_taste(kind=TASTE)))
+    *_, last = run
+    task, learned, found = run.task, run.parameters(), last.recommender().parameters
+    rows = task.problem.user_rows
+    before, after = (p.users + rows.dot(p.query) for p in (learned, found))
+    assert np.allclose(before[:90], after[:90], atol=1e-5)
+    assert np.abs(found.query - learned.query).max() > 0.01
+
+
+def test_attributes_that_say_little_of_users_predict_little():
+    noise = np.random.default_rng(0).permutation(100)
+    kinds = (TASTE, [f"k{n % 5}" for n in noise])
+    found = [RECIPE.fit(by_taste(kind=kind)).parameters.query for kind in kinds]
+    much, little = (np.linalg.norm(query, axis=1).mean() for query in found)
+    assert little < 0.3 * much
+
+
+def test_an_update_keeps_what_attributes_predict():
+    model = RECIPE.fit(by_taste(kind=TASTE))
+    updated = RECIPE.update(model, pl.DataFrame({"user": [0, 1], "item": [2, 3]}))
+    for user in range(90, 100):
+        assert (updated.recommend(user, n=10)["item"] % 2 == user % 2).all()
+
+
+def test_items_also_follow_from_the_users_who_chose_them():
+    rng = np.random.default_rng(0)
+    users = rng.normal(size=(30, 4)).astype(np.float32)
+    seen = distinct_pairs(np.arange(30), np.arange(30) % 3, 30)
+    known, chosen = np.arange(3), np.arange(30)[:, None] % 3 == np.arange(3)
+    squares = users.T @ users
+    fitted = np.linalg.solve(squares + np.trace(squares) / 4 * np.eye(4), users.T @ chosen).T
+    items = rng.normal(size=(3, 4)).astype(np.float32)
+    wanted = (items + fitted * np.linalg.norm(items) / np.linalg.norm(fitted)) / 2
+    assert np.allclose(with_choices(items, known, users, seen, 1), wanted, atol=1e-5)

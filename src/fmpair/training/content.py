@@ -3,6 +3,9 @@
 Items are learned as if they had no content, from a start that content gives (`start`). Then the
 vectors of content are those that predict the items' learned vectors best, and an item's own vector
 is what they leave. So known items rank as they were learned, and new ones by a prediction.
+
+Attributes of users are learned by steps, which hold them, since users explain themselves. What they
+leave to users is regressed on them too, so that new users are ranked by a prediction.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.engine.dense_features import dense_fields, split
 from fmpair.features import Side
 from fmpair.solvers.ridge import Design, best_strength, ridge
+from fmpair.threads import blas_on
 from fmpair.training.options import FMPairOptions
 
 
@@ -84,21 +89,47 @@ def folded(
     )
 
 
-def regressed(parameters: Parameters, design: Design, times: np.ndarray, seed: int) -> Parameters:
+def regressed(
+    parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True
+) -> Parameters:
     """Return parameters with content that predicts the items with events, whose scores stay.
 
-    parameters: of a training without content; times: how often each item was chosen.
+    parameters: of a training without content; seen: the items of each user; by_user: whether the
+    user's vector is the query, so that users tell what an item is like (`with_choices`).
     """
-    known = np.flatnonzero(design.described & (times > 0))
+    chosen = np.bincount(seen.column, minlength=design.rows.size) > 0
+    known = np.flatnonzero(design.described & chosen)
     if len(known) < 2:
         return parameters
     some, whole = design.take(known), parameters.items[known]
-    found = ridge(some, whole, best_strength(some, whole, seed))
+    wanted = whole
+    if by_user:
+        wanted = with_choices(whole, known, parameters.users, seen, design.threads)
+    found = ridge(some, wanted, best_strength(some, wanted, seed))
     items, bias = parameters.items.copy(), parameters.item_bias.copy()
     items[known] -= some.dot(found)
     bias[known] += _inner(items[known], whole, some, found)
     features = parameters.features + found
     return parameters._replace(items=items, item_bias=bias, features=features)
+
+
+def with_choices(
+    items: np.ndarray, known: np.ndarray, users: np.ndarray, seen: Rows, threads: int | None
+) -> np.ndarray:
+    """Return the means of learned items and of those that fit all users' choices best.
+
+    The latter are the least squares of 1 for the users who chose an item and 0 for all others,
+    held by the mean square of users. Steps see few of the others, and so err in other ways; the
+    mean of both is predicted better. Both count alike: they get the same mean length.
+    """
+    once, size = seen._replace(value=np.ones_like(seen.value)), int(seen.column.max()) + 1
+    every = Design(once, size, threads=threads)
+    with blas_on(1):
+        squares = users.T @ users
+        held = np.trace(squares) / len(squares) * np.eye(len(squares), dtype=np.float32)
+        fitted = np.linalg.solve(squares + held, every.back(users)[known].T).T
+    lengths = [np.sqrt(np.einsum("ik,ik->", table, table)) for table in (items, fitted)]
+    return (items + fitted * (lengths[0] / max(lengths[1], 1e-30))) / 2
 
 
 def _inner(own: np.ndarray, whole: np.ndarray, design: Design, features: np.ndarray) -> np.ndarray:
@@ -109,3 +140,52 @@ def _inner(own: np.ndarray, whole: np.ndarray, design: Design, features: np.ndar
     alone = design.squared().dot(np.einsum("fk,fk->f", features, features)[:, None])[:, 0]
     lengths = [np.einsum("ik,ik->i", table, table) for table in (own, whole)]
     return (lengths[0] - lengths[1] + alone) / 2
+
+
+# Attributes of users.
+
+
+def described_by(options: FMPairOptions, side: Side, problem: Problem) -> list[bool]:
+    """Return which fields of queries are attributes of users that predict them."""
+    given = options.regularization
+    named = given if isinstance(given, Mapping) else {}
+    if not options.regresses or problem.triples is not None or "user_features" in named:
+        return [False] * len(side.encoders)
+    free = [e.field.regularization is None and e.name not in named for e in side.encoders]
+    return [own and e.role == "user" and e.size > 0 for own, e in zip(free, side.encoders)]
+
+
+def users_regressed(
+    parameters: Parameters, problem: Problem, side: Side, chosen: Sequence[bool], seen: Rows,
+    options: FMPairOptions,
+) -> Parameters:  # fmt: skip
+    """Return parameters of the same scores with attributes that predict the users with events.
+
+    What they predict is how a user differs from the mean, which stands for unknown users.
+    """
+    if not any(chosen):
+        return parameters
+    rows = side.only(problem.user_rows, chosen)
+    sparse, dense = split(rows, dense_fields(problem.query_groups, rows))
+    design = Design(sparse, side.size, tuple(dense), options.threads)
+    known = np.flatnonzero(design.described & (np.diff(seen.start) > 0))
+    if len(known) < 2:
+        return parameters
+    some, apart = design.take(known), parameters.users[known]
+    apart = apart - apart.mean(axis=0)
+    found = ridge(some, apart, best_strength(some, apart, options.seed))
+    users = parameters.users.copy()
+    users[known] -= some.dot(found)
+    return parameters._replace(users=users, query=parameters.query + found)
+
+
+def users_folded(
+    parameters: Parameters, problem: Problem, side: Side, chosen: Sequence[bool]
+) -> Parameters:
+    """Return parameters of the same scores whose users hold their attributes themselves."""
+    if not any(chosen):
+        return parameters
+    features = np.repeat(chosen, [e.size for e in side.encoders]).astype(bool)[:, None]
+    held = side.only(problem.user_rows, chosen).dot(np.where(features, parameters.query, 0))
+    query = np.where(features, np.float32(0), parameters.query)
+    return parameters._replace(users=parameters.users + held, query=query)

@@ -23,10 +23,13 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import place_new, settle_cold
 from fmpair.training.content import (
     content_fields,
+    described_by,
     design_of,
     folded,
     listed_values,
     regressed,
+    users_folded,
+    users_regressed,
     without_content,
 )
 from fmpair.training.defaults import (
@@ -92,6 +95,11 @@ class Task:
         return content_fields(self.options, self.space.item, self.problem)
 
     @cached_property
+    def describing(self) -> list[bool]:
+        """Which fields of queries are attributes that predict users."""
+        return described_by(self.options, self.space.query, self.problem)
+
+    @cached_property
     def learned(self) -> Problem:
         """What is learned by steps: the problem without content."""
         return without_content(self.problem, self.space.item, self.content)
@@ -106,10 +114,20 @@ class Task:
             return parameters
         return folded(parameters, self.problem, self.space.item, self.content)
 
+    def wholly_folded(self, parameters: Parameters) -> Parameters:
+        """Return parameters for `learned` whose users hold their attributes too.
+
+        Steps on new events alone would forget what attributes predict.
+        """
+        whole = users_folded(parameters, self.problem, self.space.query, self.describing)
+        return self.folded(whole)
+
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
         rows = self.problem.item_rows
+        people = (self.problem, self.space.query, self.describing)
         with layout_on(self.options.device):
+            learned = users_regressed(learned, *people, self.seen, self.options)
             parameters = settle_cold(learned, self.seen)
         if self.options.temperature is not None:
             parameters = with_unit_sides(parameters, rows, self.problem.triples)
@@ -119,7 +137,8 @@ class Task:
                 design = design_of(
                     self.problem, self.space.item, self.content, self.options.threads
                 )
-                parameters = regressed(parameters, design, times, self.options.seed)
+                alone = self.problem.history is None
+                parameters = regressed(parameters, design, self.seen, self.options.seed, alone)
             content = self.space.item.content(rows)
             parameters = place_new(parameters, rows, content, times, self.problem.triples)
         return self.model(parameters)

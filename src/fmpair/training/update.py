@@ -116,7 +116,7 @@ def update(
         epochs = max(round(options.epochs * EPOCHS_SHARE), 1)
     whole("epochs", epochs, 1)
     task, first = _continued(model, options, data, None, replay=replay)
-    first = _with_new_ids(model, task, task.folded(first), begin)
+    first = _with_new_ids(model, task, task.wholly_folded(first), begin)
     rate = options.learning_rate * RATE_SHARE
     task = replace(task, options=replace(task.options, epochs=epochs, learning_rate=rate))
     *_, last = learn(task, begin(task, first, ()))
