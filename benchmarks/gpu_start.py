@@ -131,7 +131,7 @@ def _data() -> Any:
 
 def _has_card() -> bool:
     """Return whether there is a card, without loading PyTorch."""
-    return Path("/dev/nvidiactl").exists()
+    return any(Path("/dev").glob("nvidia*"))
 
 
 def _fit(clock: Clock, data: Any, name: str) -> None:
