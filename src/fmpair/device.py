@@ -122,7 +122,7 @@ def create_context() -> bool:
 def prepare_triton() -> None:
     """Begin to load Triton in a thread, while events are laid out.
 
-    It names its kernels on disk by a hash of its own files, which takes long and is kept.
+    It names its kernels on disk by a hash of its own files, which it computes once.
     """
     if find_spec("triton") is not None:
         Thread(target=_load_triton).start()
