@@ -2,11 +2,13 @@
 
     python benchmarks/gpu_billion.py FOLDER [PART ...]
 
-Parts: make (writes the events to FOLDER, not part of the fit), fit, twice (the same bytes),
-stream (events in main memory), cost (of a step), subset (beside the CPU engine), lists; all unless
-given. Each prints a line of JSON for what it measured. FMPAIR_EVENTS sets the number of events (a
-billion), and users and items follow it. Without a GPU the parts run on the CPU by PyTorch: use few
-events.
+Parts: make (writes the events to FOLDER, not part of the fit), fit, twice (two whole fits and the
+hashes of their models), stream (events on the card, and in main memory with the next block copied
+while one is learned and without), cost (of a step), foretell (the largest fit by the cost model of
+the two smallest), subset (beside the CPU engine), lists; all unless given. Each prints a line of
+JSON for what it measured; those of `fit` are also added to fits.jsonl beside FOLDER. FMPAIR_EVENTS
+sets the number of events (a billion), which users and items follow, and FMPAIR_EPOCHS that of
+epochs. Without a GPU the parts run on the CPU by PyTorch: use few events.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,7 @@ from fmpair.arrays import Rows, empty_rows, group_rows
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.device import CUDA, TORCH, gpu_problem
 from fmpair.engine.contract import Parameters
-from fmpair.engine.torch import cuda
+from fmpair.engine.torch import cuda, events
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
 from fmpair.ranking.top import ranks
@@ -173,7 +176,15 @@ def fit(folder: Path) -> None:
     model, clock = timed_fit(folder)
     whole = _since(clock.began)
     told("fit", events=EVENTS, users=USERS, items=ITEMS, whole=whole, **clock.seconds)
+    line = {"events": EVENTS, "users": USERS, "items": ITEMS, "epoch": 0.0, **clock.seconds}
+    line["epoch"] = clock.seconds[f"epoch {EPOCHS}"]
+    with _fits(folder).open("a") as file:
+        file.write(json.dumps(line) + "\n")
     told("fit, held out", ndcg=_ndcg(model, generated(HELD_OUT, 10**6)))
+
+
+def _fits(folder: Path) -> Path:
+    return folder.absolute().parent / "fits.jsonl"
 
 
 def _warm() -> None:
@@ -199,30 +210,61 @@ def _ndcg(model: Any, columns: dict[str, torch.Tensor]) -> float:
 
 
 def twice(folder: Path) -> None:
-    """Two fits to the first parts have the same bytes."""
-    some = folder / "some"
-    some.mkdir(exist_ok=True)
-    for path in sorted(folder.glob("*.parquet"))[:2]:
-        if not (some / path.name).exists():
-            (some / path.name).symlink_to(path.absolute())
-    models = [timed_fit(some, checkpoint=checkpoint)[0] for checkpoint in (True, False)]
-    one, other = (b"".join(a.tobytes() for _, a in sorted(m.arrays().items())) for m in models)
-    told("twice", same=one == other)
+    """Two whole fits have the same bytes."""
+    _warm()
+    hashes = [_hashed(folder, name) for name in ("first", "second")]
+    told("twice", same=hashes[0] == hashes[1])
+
+
+def _hashed(folder: Path, name: str) -> str:
+    """Fit without checkpoints, tell the seconds and return the hash of the model."""
+    model, clock = timed_fit(folder, checkpoint=False)
+    whole, began = _since(clock.began), time.perf_counter()
+    digest = sha256()
+    for key, array in sorted(model.arrays().items()):
+        digest.update(key.encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    found = digest.hexdigest()
+    told(name, events=EVENTS, whole=whole, **clock.seconds, hash=found, hashing=_since(began))
+    return found
+
+
+class InTurn:
+    """Stands for the thread that prepares blocks: nothing else runs meanwhile, on either side."""
+
+    def __init__(self, workers: int):
+        pass
+
+    def __enter__(self) -> InTurn:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], *given: Any) -> Future[Any]:
+        if WHERE.type == CUDA:
+            torch.cuda.synchronize()
+        done: Future[Any] = Future()
+        done.set_result(call(*given))
+        return done
 
 
 def stream(folder: Path) -> None:
-    """Events in main memory: the same bytes as on the card, and the time of an epoch."""
-    some, sizes = folder / "some", []
-    for share in (cuda.EVENTS_SHARE, 0.0):
-        before, cuda.event_bytes = (
-            cuda.event_bytes,
-            (cuda.event_bytes if share else lambda problem: 1 << 60),
-        )
-        model, clock = timed_fit(some, checkpoint=False)
-        cuda.event_bytes = before
-        sizes.append(b"".join(a.tobytes() for _, a in sorted(model.arrays().items())))
-        told("stream" if not share else "resident", **clock.seconds)
-    told("stream", same=sizes[0] == sizes[1])
+    """Events on the card and in main memory: the same bytes, and the seconds of epochs."""
+    _warm()
+    sizes, pool = cuda.event_bytes, events.ThreadPoolExecutor
+    hashes = []
+    for name, size, own in (
+        ("on the card", sizes, pool),
+        ("in main memory, copies hidden", lambda problem: 1 << 60, pool),
+        ("in main memory, copies in turn", lambda problem: 1 << 60, InTurn),
+    ):
+        vars(cuda)["event_bytes"], vars(events)["ThreadPoolExecutor"] = size, own
+        try:
+            hashes.append(_hashed(folder, name))
+        finally:
+            vars(cuda)["event_bytes"], vars(events)["ThreadPoolExecutor"] = sizes, pool
+    told("stream", same=len(set(hashes)) == 1)
 
 
 def cost(folder: Path) -> None:
@@ -234,6 +276,30 @@ def cost(folder: Path) -> None:
     *_, last = run
     size = min(131_072, len(frame) // 32)
     told("cost", step=last.seconds / -(-len(frame) // size), items=ITEMS)
+
+
+# The cost model: what each part of a fit grows with. A part has two costs, and two fits give them.
+COSTS: dict[str, Callable[[dict[str, float]], tuple[float, float]]] = {
+    "read and number": lambda fit: (1.0, fit["events"]),
+    "begin": lambda fit: (1.0, fit["events"]),
+    "epoch": lambda fit: (fit["events"], fit["events"] // 131_072 * fit["items"]),
+    "checkpoint": lambda fit: (1.0, fit["users"] + 3 * fit["items"]),
+    "last checkpoint and model": lambda fit: (fit["events"], fit["users"] + fit["items"]),
+}
+
+
+def foretell(folder: Path) -> None:
+    """Foretell each part of the largest fit from its costs in the two smallest."""
+    fits = [json.loads(line) for line in _fits(folder).read_text().splitlines()]
+    small, next_one, *_, large = sorted(fits, key=lambda fit: fit["events"])
+    for part, grows in COSTS.items():
+        if not all(part in fit for fit in fits):  # one epoch has no checkpoint in between
+            continue
+        known = np.array([grows(small), grows(next_one)])
+        costs = np.linalg.solve(known, [small[part], next_one[part]])
+        foretold = float(np.array(grows(large)) @ costs)
+        off = round(foretold / large[part] - 1, 3)
+        told("foretell", what=part, s=large[part], foretold=round(foretold, 2), off=off)
 
 
 def subset(folder: Path) -> None:
@@ -280,6 +346,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "twice": twice,
     "stream": stream,
     "cost": cost,
+    "foretell": foretell,
     "subset": subset,
     "lists": lists,
 }

@@ -95,9 +95,15 @@ class TorchColumns:
 
     def order(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
         """See `arrays.order_by`."""
-        order = torch.argsort(tensor_of(minor).to(self.device), stable=True)
-        order = order[torch.argsort(self.moved(major)[order], stable=True)]
-        return order.to(torch.int32).cpu().numpy()
+        owners, keys = self.moved(major), tensor_of(minor).to(self.device)
+        out, done = room(len(major), torch.int32), 0
+        for first, last in self._ranges(owners, int(owners.max()) + 1):
+            mine = torch.nonzero((owners >= first) & (owners < last))[:, 0]
+            order = mine[torch.argsort(keys[mine], stable=True)]
+            order = order[torch.argsort(owners[order], stable=True)]
+            out[done : done + len(order)].copy_(order)
+            done += len(order)
+        return out.numpy()
 
     def latest_true(self, flags: np.ndarray) -> np.ndarray:
         """See `arrays.latest_true`."""

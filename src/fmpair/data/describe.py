@@ -152,10 +152,21 @@ def fingerprint(data: Dataset) -> str:
         _feed_text(digest.update, data.order)
     impressions = [data.impressions] if len(data.impressions) else []
     for frame in (data.columns, data.user_table, data.item_table, *impressions):
-        digest.update(frame.width.to_bytes(8, "little"))
-        for column in frame.iter_columns():
-            _feed_column(digest.update, column)
+        _feed_table(digest.update, frame)
     return digest.hexdigest()
+
+
+def table_fingerprint(table: pl.DataFrame) -> str:
+    """Return the SHA-256 of a table: 64 digits; see `fingerprint`."""
+    digest = sha256()
+    _feed_table(digest.update, table)
+    return digest.hexdigest()
+
+
+def _feed_table(feed: Feed, table: pl.DataFrame) -> None:
+    feed(table.width.to_bytes(8, "little"))
+    for column in table.iter_columns():
+        _feed_column(feed, column)
 
 
 def _feed_column(feed: Feed, column: pl.Series) -> None:

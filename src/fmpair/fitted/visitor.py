@@ -30,12 +30,14 @@ def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
     return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
 
 
-def settle_cold(parameters: Parameters, seen: Rows) -> Parameters:
+def settle_cold(parameters: Parameters, seen: Rows, times: np.ndarray | None = None) -> Parameters:
     """Give users without events the mean vector, items without events no vector and a rare bias.
 
     Otherwise an item nobody chose could rank above known ones by chance. Changes the tables.
+    times: how often each item was chosen, None to count it in `seen`.
     """
-    times = tally(seen.column, len(parameters.items), seen.value)
+    if times is None:
+        times = tally(seen.column, len(parameters.items), seen.value)
     cold = times == 0
     absent = np.diff(seen.start) == 0
     parameters.users[absent] = mean_user(parameters.users, seen)

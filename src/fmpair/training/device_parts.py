@@ -1,7 +1,7 @@
 """Fitting to Parquet files on one device: read part by part, ids numbered by PyTorch.
 
 Only one part is a frame at a time. The numbered events take 12 bytes each in main memory, and as
-many on the device where they fit.
+many on the device where they fit; weights take 4 bytes more and times 8.
 """
 
 from __future__ import annotations
@@ -18,24 +18,62 @@ import polars as pl
 import torch
 
 from fmpair.data import Dataset
+from fmpair.data.columns.roles import check_no_leak, check_weights
+from fmpair.data.describe import table_fingerprint
+from fmpair.data.frame import to_polars
+from fmpair.data.times import read_times
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.device import CUDA, layout_on, resolve_device
 from fmpair.device_columns import kept, tensor_of
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
+from fmpair.features.history_fields import history_field
 from fmpair.training.defaults import factors_of
 from fmpair.training.loop import Task, TrainingRun, started
 from fmpair.training.options import FMPairOptions
-from fmpair.training.problem import check_trainable, problem_of
+from fmpair.training.problem import check_trainable, past_of, problem_of, recent_of
 
 ROWS = 1 << 24  # of a part that are read at a time
 SPREAD = 4  # a table of whole ids has at most so many places for each event
 FOOTER = 1 << 16  # bytes at the end of a file that tell it from another
 NEVER = np.iinfo(np.int32).max
+OTHERS = ("weight", "timestamp")  # columns that are kept by event
+
+
+class PartColumns(NamedTuple):
+    """The columns of the parts, by their use."""
+
+    user: str
+    item: str
+    context: tuple[str, ...] = ()
+    weight: str | None = None
+    timestamp: str | None = None
+
+    @property
+    def others(self) -> dict[str, str]:
+        """Those of single events, by role."""
+        return {role: name for role in OTHERS if (name := getattr(self, role)) is not None}
+
+    @property
+    def names(self) -> list[str]:
+        return [self.user, self.item, *self.context, *self.others.values()]
+
+
+class PartTables(NamedTuple):
+    """What is known of users and of items, None if nothing."""
+
+    users: Any = None
+    items: Any = None
+
+
+NO_TABLES = PartTables()
 
 
 class PartEvents(NamedTuple):
-    """The events of all parts: int32 [events]. frame: the distinct contexts, in order."""
+    """The events of all parts: int32 [events]. frame: the distinct contexts, in order.
+
+    columns: weight and timestamp of each event, those that were asked for.
+    """
 
     users: Vocabulary
     items: Vocabulary
@@ -43,40 +81,65 @@ class PartEvents(NamedTuple):
     item: np.ndarray
     situation: np.ndarray
     frame: pl.DataFrame
+    columns: pl.DataFrame
 
 
 def run_of(
     recipe: Any,
     options: FMPairOptions,
     paths: Sequence[str],
-    ids: tuple[str, str],
-    context: Sequence[str],
+    columns: PartColumns,
+    tables: PartTables = NO_TABLES,
 ) -> TrainingRun:
     """Read the events and return their training, before the first epoch."""
     device = torch.device(CUDA if resolve_device(options.device) == CUDA else "cpu")
     with layout_on(options.device):
-        events = read(paths, ids, context, device)
-        options = replace(options, factors=factors_of(options, len(events.user)))
-        return started(_task(recipe, options, events, ids))
+        events = read(paths, columns, device)
+        sized = replace(options, factors=factors_of(options, len(events.user)))
+        task = _task(recipe, sized, events, columns, tables)
+        return started(task.for_content() if options.factors is None else task)
 
 
-def _task(recipe: Any, options: FMPairOptions, events: PartEvents, ids: tuple[str, str]) -> Task:
-    users, items, user, item, situation, frame = events
-    data = Dataset(users, items, user, item, pl.DataFrame(), id_columns=ids)
+def _task(
+    recipe: Any, options: FMPairOptions, events: PartEvents, names: PartColumns, tables: PartTables
+) -> Task:
+    users, items, user, item, situation, frame, columns = events
+    data = Dataset(users, items, user, item, columns, id_columns=(names.user, names.item))
+    data = data if tables.users is None else data.with_users(tables.users, names.user)
+    data = data if tables.items is None else data.with_items(tables.items, names.item)
     check_trainable(data)
+    space = _space(options, data, frame)
+    past = past_of(space, data)
+    rows = space.context_rows(frame)[0] if frame.width else None
+    problem = problem_of(options, space, data, past, None if rows is None else (rows, situation))
+    recent = recent_of(space, past)
+    return Task(recipe, options, space, problem, data.frame_kind, None, recent)
+
+
+def _space(options: FMPairOptions, data: Dataset, frame: pl.DataFrame) -> FeatureSpace:
+    """Return the feature space. frame: the distinct contexts, which stand for the events."""
+    check_no_leak(frame.columns, data.item_table, ())
     none = np.zeros(len(frame), np.int32)
-    names = tuple(frame.columns)
-    listed = Dataset(users, items, none, none, frame, names, id_columns=ids)
-    codes = {name: "categorical" for name in names if frame[name].dtype.is_integer()}
-    space = FeatureSpace.fit(listed, codes, options.normalize).with_pairing(options.pairing)
-    rows = space.context_rows(frame)[0] if names else None
-    problem = problem_of(options, space, data, None, None if rows is None else (rows, situation))
-    return Task(recipe, options, space, problem, data.frame_kind)
+    listed = replace(data, user=none, item=none, columns=frame, context=tuple(frame.columns))
+    codes = {name: "categorical" for name in frame.columns if frame[name].dtype.is_integer()}
+    space = FeatureSpace.fit(listed, codes, options.normalize, history_field(options.history))
+    if "timestamp" in data.columns.columns and any(e.part == "age" for e in space.item.encoders):
+        raise OptionError(
+            "the age of items at the time of events is not supported with parts: leave dates out "
+            f"of {named('items')}, or fit a frame"
+        )
+    return space.with_pairing(options.pairing)
 
 
-def fingerprint(paths: Sequence[str], columns: Sequence[str]) -> str:
-    """Return a hash of the names, sizes and last bytes of files, where Parquet describes them."""
-    digest = sha256(repr(list(columns)).encode())
+def fingerprint(paths: Sequence[str], columns: PartColumns, tables: PartTables = NO_TABLES) -> str:
+    """Return a hash of tables, and of the names, sizes and last bytes of files.
+
+    Parquet describes its contents in the last bytes.
+    """
+    digest = sha256(repr(columns).encode())
+    for table in tables:
+        frame = pl.DataFrame() if table is None else to_polars(table)
+        digest.update(table_fingerprint(frame).encode())
     for path in paths:
         with Path(path).open("rb") as file:
             size = file.seek(0, 2)
@@ -88,20 +151,19 @@ def fingerprint(paths: Sequence[str], columns: Sequence[str]) -> str:
 # Reading.
 
 
-def read(
-    paths: Sequence[str], ids: tuple[str, str], context: Sequence[str], device: torch.device
-) -> PartEvents:
+def read(paths: Sequence[str], columns: PartColumns, device: torch.device) -> PartEvents:
     """Read and number the events of all files; numbers follow the order of first appearance."""
-    names = [*ids, *context]
-    users, items = (_Ids(device) for _ in ids)
-    contexts = _Situations(list(context), device)
-    for frame in _frames(paths, names):
-        users.add(frame[ids[0]])
-        items.add(frame[ids[1]])
+    users, items = (_Ids(device) for _ in range(2))
+    contexts, others = _Situations(list(columns.context), device), _Others(columns.others)
+    for frame in _frames(paths, columns.names):
+        users.add(frame[columns.user])
+        items.add(frame[columns.item])
         contexts.add(frame)
+        others.add(frame)
     user_ids, user = users.numbered()
     item_ids, item = items.numbered()
-    return PartEvents(user_ids, item_ids, user, item, *contexts.numbered(len(user)))
+    situation, listed = contexts.numbered(len(user))
+    return PartEvents(user_ids, item_ids, user, item, situation, listed, others.joined())
 
 
 def _frames(paths: Sequence[str], names: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -156,11 +218,7 @@ class _Ids:
         """Add the ids of a piece."""
         if self.dtype is None:
             self.dtype = values.dtype
-        if values.dtype != self.dtype:
-            raise DataError(
-                f"column {values.name!r} holds {values.dtype} in one part and {self.dtype} in "
-                "another: write all parts with the same types"
-            )
+        _check_type(values, self.dtype)
         if self.dtype.is_integer() and self.dtype != pl.UInt64:
             moved = _moved(values, self.device)
             low, high = (int(edge) for edge in moved.aminmax())
@@ -210,6 +268,41 @@ class _Ids:
             lambda p: torch.searchsorted(distinct, p.long()),
             len(distinct),
             lambda at: distinct[at],
+        )
+
+
+class _Others:
+    """Collects weights and times, which stay as they are. names: of the columns, by role."""
+
+    def __init__(self, names: dict[str, str]):
+        self.names = names
+        self.pieces: dict[str, list[pl.Series]] = {role: [] for role in names}
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add the values of a piece."""
+        for role, name in self.names.items():
+            values, pieces = frame[name], self.pieces[role]
+            if role == "weight":
+                check_weights(values)
+                values = values.cast(pl.Float32)
+            elif pieces:
+                _check_type(values, pieces[0].dtype)
+            pieces.append(values)
+
+    def joined(self) -> pl.DataFrame:
+        """Return the columns of all events by role."""
+        columns = {role: pl.concat(pieces).rechunk() for role, pieces in self.pieces.items()}
+        if "timestamp" in columns:
+            columns["timestamp"] = read_times(columns["timestamp"])
+        return pl.DataFrame([values.alias(role) for role, values in columns.items()])
+
+
+def _check_type(values: pl.Series, known: pl.DataType) -> None:
+    """Refuse a column whose type differs between parts."""
+    if values.dtype != known:
+        raise DataError(
+            f"column {values.name!r} holds {values.dtype} in one part and {known} in "
+            "another: write all parts with the same types"
         )
 
 

@@ -39,7 +39,7 @@ from fmpair.training.defaults import (
     final_rate_share_of,
 )
 from fmpair.training.epochs import Epoch, diverged, epochs
-from fmpair.training.options import FMPairOptions
+from fmpair.training.options import FACTORS, FMPairOptions
 from fmpair.training.problem import (
     check_trainable,
     past_of,
@@ -81,6 +81,14 @@ class Task:
         problem = problem_of(options, space, data, past)
         return cls(recipe, options, space, problem, data.frame_kind, None, recent_of(space, past))
 
+    def for_content(self) -> Task:
+        """Return the task with more factors, if lists of items have more values than these."""
+        if not any(self.content):
+            return self
+        values = listed_values(self.problem, self.space.item, self.content)
+        factors = factors_with(self.options.factors or FACTORS, values)
+        return replace(self, options=replace(self.options, factors=factors))
+
     @cached_property
     def seen(self) -> Rows:
         """The items of each user with counts."""
@@ -88,6 +96,14 @@ class Task:
             return self.given
         with layout_on(self.options.device):
             return distinct_pairs(self.problem.user, self.problem.item, self.problem.users)
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """How often each item was chosen: float64 [items]."""
+        with layout_on(self.options.device):
+            if self.given is not None:
+                return tally(self.given.column, self.problem.items, self.given.value)
+            return tally(self.problem.item, self.problem.items).astype(np.float64)
 
     @cached_property
     def content(self) -> list[bool]:
@@ -126,13 +142,12 @@ class Task:
         """Return the fitted model of trained parameters."""
         rows = self.problem.item_rows
         people = (self.problem, self.space.query, self.describing)
-        with layout_on(self.options.device):
+        with layout_on(self.options.device):  # the events are copied there once
             learned = users_regressed(learned, *people, self.seen, self.options)
-            parameters = settle_cold(learned, self.seen)
+            parameters = settle_cold(learned, self.seen, self.times)
         if self.options.temperature is not None:
             parameters = with_unit_sides(parameters, rows, self.problem.triples)
         elif self.options.places_new:
-            times = tally(self.seen.column, rows.size, self.seen.value)
             if any(self.content):
                 design = design_of(
                     self.problem, self.space.item, self.content, self.options.threads
@@ -140,7 +155,7 @@ class Task:
                 alone = self.problem.history is None
                 parameters = regressed(parameters, design, self.seen, self.options.seed, alone)
             content = self.space.item.content(rows)
-            parameters = place_new(parameters, rows, content, times, self.problem.triples)
+            parameters = place_new(parameters, rows, content, self.times, self.problem.triples)
         return self.model(parameters)
 
     def model(self, parameters: Parameters) -> Recommender:
@@ -179,10 +194,7 @@ def train(
     usual = factors_of(options, len(data))
     with layout_on(options.device):
         task = Task.of(recipe, replace(options, factors=usual), data)
-        if options.factors is None and any(task.content):
-            values = listed_values(task.problem, task.space.item, task.content)
-            task = replace(task, options=replace(options, factors=factors_with(usual, values)))
-        return started(task, begin)
+        return started(task.for_content() if options.factors is None else task, begin)
 
 
 def started(task: Task, begin: Begin = begin) -> TrainingRun:

@@ -21,6 +21,7 @@ from fmpair.engine import engine
 from fmpair.engine.contract import Settings, Shard, ShardSource
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
+from fmpair.features.history_fields import AUTO, history_field
 from fmpair.files import check_writable
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.checkpoint import Checkpoint, identity_of, read, run_with_checkpoint
@@ -57,6 +58,10 @@ def fit_parts(
     user: str | None = None,
     item: str | None = None,
     context: Sequence[str] = (),
+    weight: str | None = None,
+    timestamp: str | None = None,
+    users: Any = None,
+    items: Any = None,
     seen: bool = True,
     progress: bool | Callable[[Epoch], None] = False,
     checkpoint: str | Path | None = None,
@@ -67,47 +72,51 @@ def fit_parts(
     ray; none is used if the recipe trains on a GPU. user, item: their columns, by default found by
     their names. seen: whether the model stores the items of each user, so that it does not
     recommend them again; this needs all events in one process.
-    context, progress, checkpoint: on a GPU only; the columns of the context (text, whole numbers,
-    true and false), and as in `fit`.
+    On a GPU only: context, the columns of the context (text, whole numbers, true and false);
+    weight, that of event weights; timestamp, that of times, which `history` needs; users, items,
+    tables of attributes; progress, checkpoint as in `fit`.
     """
-    options = _ids_only(recipe)
-    paths = _paths(parts)
+    options, paths = _supported(recipe), _paths(parts)
     columns = _columns(paths[0], user, item)
+    names = (context,) if isinstance(context, str) else tuple(context)
     if options.device != CPU and resolve_device(options.device) != CPU:
         if on is not None:
             raise OptionError(
                 f"{named('on')} and {named('device', options.device)} exclude each other"
             )
-        given = (columns, context, progress, checkpoint)
-        return _on_device(recipe, options, paths, *given, seen=seen)
-    if context or progress or checkpoint is not None:
+        options = _with_history(options, timestamp)
+        given = (*columns, names, weight, timestamp)
+        how = (seen, progress, checkpoint)
+        return _on_device(recipe, options, paths, given, (users, items), how)
+    others = (progress, checkpoint is not None, users is not None, items is not None)
+    if names or weight or timestamp or any(others):
         raise OptionError(
-            f"{named('context')}, {named('progress')} and {named('checkpoint')} of parts need "
+            f"{named('context')}, {named('weight')}, {named('timestamp')}, {named('users')}, "
+            f"{named('items')}, {named('progress')} and {named('checkpoint')} of parts need "
             f"{named('device', CUDA)}"
         )
-    return _on_cluster(recipe, options, paths, columns, on or RAY, seen)
+    return _on_cluster(recipe, _without_history(options), paths, columns, on or RAY, seen)
 
 
 def _on_device(
     recipe: Any,
     options: FMPairOptions,
     paths: list[str],
-    columns: tuple[str, str],
-    context: Sequence[str],
-    progress: bool | Callable[[Epoch], None],
-    checkpoint: str | Path | None,
-    seen: bool,
+    columns: tuple[Any, ...],
+    tables: tuple[Any, Any],
+    how: tuple[bool, bool | Callable[[Epoch], None], str | Path | None],
 ) -> Recommender:
-    """Fit on the device of the recipe, see `fit_parts`."""
+    """Fit on the device of the recipe, see `fit_parts`. how: seen, progress, checkpoint."""
     parts = import_module("fmpair.training.device_parts")  # needs PyTorch
-    names = [context] if isinstance(context, str) else list(context)
+    seen, progress, checkpoint = how
+    given = (parts.PartColumns(*columns), parts.PartTables(*tables))
     file = None if checkpoint is None else Checkpoint(Path(checkpoint))
     fit, saved = {}, None
     if file is not None:
         check_writable(file.path)
-        fit = identity_of(recipe, parts.fingerprint(paths, [*columns, *names]), seen=seen)
+        fit = identity_of(recipe, parts.fingerprint(paths, *given), seen=seen)
         saved = read(file.path, fit) if file.path.exists() else None
-    run = parts.run_of(recipe, options, paths, columns, names)
+    run = parts.run_of(recipe, options, paths, *given)
     if not seen:
         run = run.with_seen(_counted(run.task))
     if file is not None:
@@ -148,8 +157,8 @@ def _on_cluster(
     return model if seen else model.replaced(seen=empty_rows(len(files.users)))
 
 
-def _ids_only(recipe: Any) -> FMPairOptions:
-    """Return the options of a recipe that uses users and items only; raise OptionError if not."""
+def _supported(recipe: Any) -> FMPairOptions:
+    """Return the options of a recipe; raise OptionError if one is not supported with parts."""
     if not isinstance(recipe, FMPairOptions):
         raise OptionError(f"{type(recipe).__name__} cannot be fitted to parts: use FMPair")
     unsupported = {
@@ -159,15 +168,42 @@ def _ids_only(recipe: Any) -> FMPairOptions:
         "order": recipe.order == 3,
         "fields": bool(recipe.fields),
         "levels": getattr(recipe, "levels", None) is not None,
-        "history": recipe.history not in (0, None, "auto"),
     }
     for name, given in unsupported.items():
         if given:
-            raise OptionError(
-                f"{named(name)} is not supported with parts, of which only users and items are "
-                "read: fit on one machine instead"
-            )
-    return replace(recipe, history=0)
+            raise _unsupported(name)
+    return recipe
+
+
+def _unsupported(name: str) -> OptionError:
+    return OptionError(
+        f"{named(name)} is not supported with parts, of which only some columns are read: fit on "
+        "one machine instead"
+    )
+
+
+def _without_history(options: FMPairOptions) -> FMPairOptions:
+    """Return the options of a fit without histories; auto means none with parts."""
+    if options.history not in (0, None, AUTO):
+        raise _unsupported("history")
+    return replace(options, history=0)
+
+
+def _with_history(options: FMPairOptions, timestamp: str | None) -> FMPairOptions:
+    """Return the options; raise OptionError unless both histories and times are given, or none."""
+    if timestamp is None:
+        if options.history not in (0, None, AUTO):
+            raise OptionError(f"{named('history')} of parts needs {named('timestamp', ...)}")
+        return replace(options, history=0)
+    field = None if options.history == AUTO else history_field(options.history)
+    if field is None:
+        raise OptionError(
+            f"{named('timestamp')} of parts is for histories: give {named('history')} a number of "
+            "items, such as 20, or leave out the times"
+        )
+    if field.per is not None:
+        raise OptionError(f"{named('per')} of {named('history')} is not supported with parts")
+    return options
 
 
 def _paths(parts: str | Path | Sequence[str | Path]) -> list[str]:

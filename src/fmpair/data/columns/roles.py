@@ -131,13 +131,17 @@ def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[
     check_types(events.select({*roles.values(), *context}))
     for role in IDS:
         _check_ids(events[roles[role]], role)
-    for role in ("rating", "weight"):
-        if role in roles:
-            _check_numbers(events[roles[role]], role)
-    if "weight" in roles and (events[roles["weight"]] < 0).any():
-        raise DataError(
-            f"column {roles['weight']!r} has negative weights: weights must be 0 or more"
-        )
+    if "rating" in roles:
+        _check_numbers(events[roles["rating"]], "rating")
+    if "weight" in roles:
+        check_weights(events[roles["weight"]])
+
+
+def check_weights(weights: pl.Series) -> None:
+    """Raise DataError if event weights cannot be used."""
+    _check_numbers(weights, "weight")
+    if (weights < 0).any():
+        raise DataError(f"column {weights.name!r} has negative weights: weights must be 0 or more")
 
 
 def check_types(frame: pl.DataFrame) -> None:
