@@ -14,8 +14,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fmpair.errors import FmpairError, MachineError, OptionError, named
-from fmpair.events.event import Event, Id, Impression, check_events, check_id, spellings
-from fmpair.events.items import ItemChange, check_changes
+from fmpair.events.event import (
+    Event,
+    Id,
+    Impression,
+    ItemChange,
+    check_changes,
+    check_events,
+    check_id,
+    spellings,
+)
 from fmpair.events.sqlite import SQLite
 from fmpair.events.verification import Verification
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from fmpair.data.columns.roles import find_column
 from fmpair.errors import DataError, MachineError, OptionError, listing, named, one_line
-from fmpair.events.items import ITEM
+from fmpair.events.event import ITEM
 
 MAX_ITEMS = 10_000  # per request
 MAX_BYTES = 3 << 20  # per request; the service takes 4 MB

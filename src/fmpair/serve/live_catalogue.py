@@ -13,8 +13,8 @@ import polars as pl
 
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, listing
+from fmpair.events.event import ITEM, REMOVED, ItemChange
 from fmpair.events.frame import changes_table
-from fmpair.events.items import ITEM, REMOVED, ItemChange
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.question import name_of

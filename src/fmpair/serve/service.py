@@ -17,8 +17,7 @@ from fmpair import __version__
 from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
-from fmpair.events.event import Event, Impression, event_time, now
-from fmpair.events.items import ITEM, ItemChange, check_changes
+from fmpair.events.event import ITEM, Event, Impression, ItemChange, check_changes, event_time, now
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
 from fmpair.fitted.question import Answer, Question
@@ -34,9 +33,8 @@ from fmpair.serve.live_catalogue import (
 from fmpair.serve.live_models import PATIENCE, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
-from fmpair.serve.request_rules import request_rules
+from fmpair.serve.request_options import answerable, request_rules, unknown_parts
 from fmpair.serve.requests import ProblemError
-from fmpair.serve.unknown_parts import answerable, unknown_parts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond

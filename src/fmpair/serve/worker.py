@@ -22,7 +22,7 @@ from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
-from fmpair.serve.request_rules import rules_in_service
+from fmpair.serve.request_options import rules_in_service
 from fmpair.serve.service import Service, is_quick
 from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
