@@ -296,7 +296,7 @@ def _search_codes() -> None:
     import numpy as np
 
     from fmpair.arrays import empty_rows
-    from fmpair.ranking.cells import cells
+    from fmpair.fitted.large_catalogue import cells
     from fmpair.ranking.compressed import pack, top, top_given
 
     vectors, constants = np.eye(2 * SOME, SOME, dtype=np.float32), np.zeros(2 * SOME, np.float32)

@@ -27,7 +27,7 @@ def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | Non
         return None
     base = None
     if request.rules:
-        from fmpair.config.rules_file import named_rules  # imports all of config, in 0.5 s
+        from fmpair.config.read import named_rules  # imports all of config, in 0.5 s
 
         base = named_rules(known, request.rules)
     items = None if isinstance(request.exclude_shown, str) else request.exclude_shown
@@ -38,7 +38,7 @@ def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
     """Return the rules of a file by name; they must fit every model in service, new ones too."""
     if path is None:
         return {}
-    from fmpair.config.rules_file import read_rules
+    from fmpair.config.read import read_rules
 
     rules = read_rules(path)
 

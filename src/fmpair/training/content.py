@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fmpair.engine.contract import Parameters, Problem
-from fmpair.engine.dense_features import dense_fields, split
+from fmpair.engine.item_side import dense_fields, split
 from fmpair.features import Side
 from fmpair.solvers.ridge import Design, best_strength, ridge
 from fmpair.training.options import FMPairOptions

@@ -12,13 +12,13 @@ import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
-from fmpair.compile_time import CLOCK
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.splits import holdout, per_user
 from fmpair.data.times import has_times
 from fmpair.device import CPU, layout_on, ranking_device
 from fmpair.errors import DataError, OptionError, TrainingError, named
 from fmpair.fitted.recommender import Recommender
+from fmpair.kernel_cache import CLOCK
 from fmpair.metrics import Metric
 
 MAX_EVENTS = 10_000  # more held-out events are sampled: enough to tell epochs apart

@@ -33,7 +33,7 @@ class FoldedItems(NamedTuple):
     slopes, of their sizes times squared lengths of d score / d side, how often the item was chosen,
     and its share of the regularisation of candidates; when folded, its bias, constant and
     accumulator. grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32
-    [attributes]: what is passed on, zeros in between. joint: see `dense_features.joint_steepness`.
+    [attributes]: what is passed on, zeros in between. joint: see `item_side.joint_steepness`.
     """
 
     attributes: Attributes | None

@@ -68,7 +68,7 @@ class State(NamedTuple):
     pieces: with histories, each block's part of the query table in the current round. factors:
     columns of the tables; length: of query and item vectors. triple_shrink: kept shares of triple
     vectors by query feature and by item feature. repartition: set where threads make partitions.
-    joint: see `dense_features.joint_steepness`.
+    joint: see `item_side.joint_steepness`.
     """
 
     problem: Problem

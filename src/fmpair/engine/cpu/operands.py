@@ -109,8 +109,8 @@ class ScratchBuffers(NamedTuple):
     the rows of the sides. constant, square: of the sides, the latter squared lengths; constants
     become corrected scores. coef: factor of an item's vector in the user's gradient. along, own:
     factors of the query and of the side itself in an item's gradient. chances: see
-    sampling.weigh_factors. mine, impressions: [items of a block], the user's items, and items shown
-    to the user. kept: dropout, see sampling.drop_anew. own_rate, own_l2, norm, grads: see
+    lists.weigh_factors. mine, impressions: [items of a block], the user's items, and items shown
+    to the user. kept: dropout, see lists.drop_anew. own_rate, own_l2, norm, grads: see
     `optimizer`; None where all rows of a table have the same rate. triple_shrink: as shrink, of
     triple vectors, or None. stopped: int64, shared by threads: above 0 to stop.
     """

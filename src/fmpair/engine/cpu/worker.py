@@ -51,7 +51,7 @@ from fmpair.engine.strata.sampling_tables import (
     raised_by,
 )
 from fmpair.jit import kernel
-from fmpair.seeds import GOLDEN, MASK, mixed, stream
+from fmpair.rng import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
 
 SCRATCH_ROWS = 3  # in the kernel of pairs

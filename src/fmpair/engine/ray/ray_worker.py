@@ -14,7 +14,7 @@ from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
 from fmpair.engine.cpu.rounds import ThreadShare
 from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.worker import Result, cells
-from fmpair.engine.dense_features import joint_steepness
+from fmpair.engine.item_side import joint_steepness
 from fmpair.engine.ray.exchange import (
     ChangedRows,
     EpochStart,

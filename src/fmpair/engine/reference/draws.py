@@ -15,7 +15,7 @@ from fmpair.engine.reference.objective import Choice, item_side, loss, query_sid
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata import sampling_tables
 from fmpair.engine.strata.sampling_tables import PARTS, PER_DRAW, dropped_parts
-from fmpair.seeds import GOLDEN, MASK, mixed, stream
+from fmpair.rng import GOLDEN, MASK, mixed, stream
 
 TRIES = 32
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
-from fmpair.engine.dense_features import joint_steepness
-from fmpair.engine.item_side import pair_columns
+from fmpair.engine.item_side import joint_steepness, pair_columns
 from fmpair.engine.reference.draws import StrataCell, choice_of, choices, row
 from fmpair.engine.reference.objective import (
     Choice,

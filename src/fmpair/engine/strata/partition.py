@@ -15,8 +15,7 @@ import numpy as np
 from fmpair.arrays import Rows, all_are, group_rows, starts, tally
 from fmpair.engine.contract import Problem
 from fmpair.jit import kernel
-from fmpair.rng import STEP, high, low, scramble
-from fmpair.seeds import stream
+from fmpair.rng import STEP, high, low, scramble, stream
 
 MIN_ITEMS = 64  # a block must leave a choice of negatives
 # Events of a cell: they must outweigh the cost of starting it and of merging shared tables.

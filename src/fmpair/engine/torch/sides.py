@@ -10,8 +10,7 @@ from torch.nn.functional import embedding_bag, normalize
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Groups, History, Meeting, Problem, Triples
-from fmpair.engine.dense_features import dense_fields, split
-from fmpair.engine.item_side import pair_columns
+from fmpair.engine.item_side import dense_fields, pair_columns, split
 from fmpair.engine.strata.field_regularisation import shared_item_rows
 
 # Rows are padded to the longest one if it has at most NARROW entries, or UNEVEN times the mean.
@@ -30,7 +29,7 @@ class DeviceRows(NamedTuple):
     too much in length to be padded.
 
     start, column: int64 [rows + 1], [entries]; value: float32 [entries]. dense: the fields of which
-    a row has all features, see `dense_features`; the entries are those of the others.
+    a row has all features, see `item_side`; the entries are those of the others.
     """
 
     start: torch.Tensor

@@ -28,7 +28,7 @@ from fmpair.engine.torch.sides import (
 )
 from fmpair.engine.torch.softmax import Sample, sample_slopes, softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
-from fmpair.seeds import stream
+from fmpair.rng import stream
 
 MAX_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
 # Minibatches of very large data grow up to MAX_OF_MANY while an epoch has MANY_STEPS steps.
