@@ -222,7 +222,7 @@ class LiveModels:
         if self.store is None or self.store.last_change() <= self.change:
             return
         changes = Changes.stored(self.store, self.change)
-        changed = {arm: _with_changes(one, changes) for arm, one in self._serving.items()}
+        changed = {arm: _with_changes(served, changes) for arm, served in self._serving.items()}
         self._serving, self.change = changed, max(self.change, changes.position)
 
     def reload(self, arm: str = CURRENT) -> bool:

@@ -22,8 +22,8 @@ def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | Non
 
     A time as `exclude_shown` is for the event store, not for the rules.
     """
-    own = (request.where, request.limit, request.boost, request.diversity, request.rules)
-    if request.exclude_shown is None and own == NONE:
+    given = (request.where, request.limit, request.boost, request.diversity, request.rules)
+    if request.exclude_shown is None and given == NONE:
         return None
     base = None
     if request.rules:
@@ -43,15 +43,15 @@ def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
     rules = read_rules(path)
 
     def check(model: Model) -> None:
-        for name, one in rules.items():
+        for name, checked in rules.items():
             try:
-                one.check(model.catalogue)
+                checked.check(model.catalogue)
             except OptionError as error:
                 raise ModelFileError(f"rules {name!r} do not fit it: {error}; {ANYWAY}") from None
 
     for served in models.serving():
-        for one in rules.values():
-            one.check(served.model.catalogue)
+        for checked in rules.values():
+            checked.check(served.model.catalogue)
     models.check_new = check
     return rules
 
@@ -59,8 +59,9 @@ def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
 def answerable(request: BaseRequest, model: Any, strict: bool) -> dict[str, Any]:
     """Return the options of a question that the model can answer.
 
-    By default unknown columns and a time that the model does not use are left out, and of unknown
-    ids and values what is known is used. strict, or the request's own `unknown`: as in the library.
+    By default the question leaves out unknown columns and a time that the model does not use, and
+    skips unknown ids and values. With strict, or with `unknown` in the request, they are treated as
+    in the library.
     """
     context, time, unknown = request.context, request.time, request.unknown
     if unknown is None and strict:

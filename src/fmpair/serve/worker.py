@@ -89,7 +89,7 @@ class FileWatch:
 
     def __init__(self, models: LiveModels, every: float = WATCH_EVERY):
         self._models, self._every = models, every
-        self._tried: dict[str, Stamp] = {one.arm: one.stamp for one in models.serving()}
+        self._tried: dict[str, Stamp] = {served.arm: served.stamp for served in models.serving()}
         self._retry_at = dict.fromkeys(self._tried, 0.0)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fmpair-watch", daemon=True)
