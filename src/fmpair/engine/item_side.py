@@ -25,32 +25,32 @@ def pair_columns(columns: int, triples: Triples | None) -> int:
 
 
 def query_vectors(
-    own: np.ndarray, rows: Rows, table: np.ndarray, triples: Triples | None
+    id_rows: np.ndarray, rows: Rows, table: np.ndarray, triples: Triples | None
 ) -> np.ndarray:
-    """Return query vectors; own: [queries, factors], the users' rows; rows: of queries over
+    """Return query vectors; id_rows: [queries, factors], the users' rows; rows: of queries over
     `table`."""
-    sums = own + rows.dot(table)
+    sums = id_rows + rows.dot(table)
     if triples is None:
         return sums
-    pairs = pair_columns(own.shape[1], triples)
-    two = pairwise_products(own[:, pairs:], rows, table[:, pairs:], triples.query)
+    pairs = pair_columns(id_rows.shape[1], triples)
+    two = pairwise_products(id_rows[:, pairs:], rows, table[:, pairs:], triples.query)
     parts = [sums[:, :pairs], two, sums[:, pairs:]]
     return np.hstack(parts if triples.mirrored else parts[:2])
 
 
 def pairwise_products(
-    own: np.ndarray, rows: Rows, table: np.ndarray, meeting: Meeting
+    id_rows: np.ndarray, rows: Rows, table: np.ndarray, meeting: Meeting
 ) -> np.ndarray:
     """Return A2 [rows, factors]: the sum over pairs of features of the product of their vectors.
 
-    own: [rows, factors], triple vectors of the ids; table: [features, factors].
+    id_rows: [rows, factors], triple vectors of the ids; table: [features, factors].
     """
     meets, group = meeting.meets, meeting.group[rows.column]
-    alone = meets[meeting.own, meeting.own] * own * own
+    alone = meets[meeting.own, meeting.own] * id_rows * id_rows
     alone += rows._replace(value=rows.value**2 * meets[group, group]).dot(table * table)
     groups = range(len(meets))
     stack = np.stack([rows._replace(value=rows.value * (group == g)).dot(table) for g in groups])
-    stack[meeting.own] += own
+    stack[meeting.own] += id_rows
     return 0.5 * ((stack * np.tensordot(meets, stack, 1)).sum(axis=0) - alone)
 
 
@@ -109,7 +109,7 @@ def dense_fields(groups: Groups, rows: Rows) -> list[slice]:
     fields, first = np.unique(groups.field, return_index=True)
     edges = np.append(first, len(groups.field)).tolist()
     counts, lengths = np.bincount(rows.column, minlength=edges[-1]), np.diff(rows.start)
-    found = []
+    dense = []
     for start, end in zip(edges[:-1], edges[1:]):
         times, size = int(counts[start]), end - start
         if size < 2 or not times or (counts[start:end] != times).any() or lengths.max() < size:
@@ -118,8 +118,8 @@ def dense_fields(groups: Groups, rows: Rows) -> list[slice]:
         column = rows.column[inside].reshape(times, size)
         together = (np.diff(inside.reshape(times, size), axis=1) == 1).all()
         if together and (column == np.arange(start, end)).all():
-            found.append(slice(start, end))
-    return found
+            dense.append(slice(start, end))
+    return dense
 
 
 def joint_steepness(groups: Groups, rows: Rows) -> np.ndarray:
@@ -133,9 +133,9 @@ def joint_steepness(groups: Groups, rows: Rows) -> np.ndarray:
     """
     out = np.zeros(len(groups.field), np.float32)
     size = np.abs(rows.value.astype(np.float64))
-    place = rows.owner * (int(groups.field.max(initial=0)) + 1) + groups.field[rows.column]
-    total = np.bincount(place, size)
-    np.maximum.at(out, rows.column, (size * total[place]).astype(np.float32))
+    owner_field = rows.owner * (int(groups.field.max(initial=0)) + 1) + groups.field[rows.column]
+    total = np.bincount(owner_field, size)
+    np.maximum.at(out, rows.column, (size * total[owner_field]).astype(np.float32))
     for field in dense_fields(groups, rows):
         inside = (rows.column >= field.start) & (rows.column < field.stop)
         values = rows.value[inside].reshape(-1, field.stop - field.start)

@@ -59,7 +59,7 @@ def finish(sharpness, score, constant, square, query_square, start, end):
 
 
 @kernel(fastmath=FAST)
-def settle(sharpness, score, slope, square, query_square, strength, coef, along, own, size):
+def settle(sharpness, score, slope, square, query_square, strength, coef, along, own_coef, size):
     """Turn slopes by score into the coefficients of each vector; return the query's own share.
 
     A product moves a side p along q + p (less its own part), a cosine along q and against p.
@@ -71,7 +71,7 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
     if sharpness > ZERO:  # else along and own are ones, and stay so
         for m in range(size):
             along[m] = sharpness / math.sqrt(query_square * square[m])
-            own[m] = -score[m] / square[m]
+            own_coef[m] = -score[m] / square[m]
             lost += slope[m] * score[m] / query_square
             coef[m] *= along[m]
     return lost
@@ -102,8 +102,8 @@ def run_lists(
     users, items, item_bias = tables
     accept, other, order, spread, depth, log_chance, impression_start, impression_item = sampler
     (
-        scratch, rows, member, score, constant, slope, square, coef, along, own, shrink, chances,
-        mine, impressions, kept, own_rate, own_l2, norm, grads, triple_shrink, stopped
+        scratch, rows, member, score, constant, slope, square, coef, along, own_coef, shrink,
+        chances, mine, impressions, kept, own_rate, own_l2, norm, grads, triple_shrink, stopped
     ) = buffers
     loss, most, sharpness, all_items, shares, dropped, raised = rule
     user_scale, item_scale = l2_scale
@@ -189,17 +189,18 @@ def run_lists(
                 logs += strength * weigh(loss, constant, slope, size)
                 strength *= step_share(weight, e, dropped, step.item_rate, scratch, width)
                 lost = settle(
-                    sharpness, score, slope, square, query_square, strength, coef, along, own, size
+                    sharpness, score, slope, square, query_square, strength, coef, along, own_coef,
+                    size
                 )
                 sum_up(folding, member, slope, score, square, query_square, sharpness, block, size)
                 optimizer.turn_list(
-                    attributes, scratch, rows, items, member, coef, along, own, lost, twice,
+                    attributes, scratch, rows, items, member, coef, along, own_coef, lost, twice,
                     q_triples, i_triples, sharpness, score, square, query_square, norm, size, width
                 )
                 optimizer.shrink_list(
-                    item_sums, item_scale, mean, bias, step, member, slope, norm, own, own_rate,
-                    own_l2, twice, item_bias, shrink, attributes is None, q_triples, triple_shrink,
-                    size
+                    item_sums, item_scale, mean, bias, step, member, slope, norm, own_coef,
+                    own_rate, own_l2, twice, item_bias, shrink, attributes is None, q_triples,
+                    triple_shrink, size
                 )
                 if attributes is not None:
                     optimizer.move_sides(
@@ -320,15 +321,15 @@ def draw_known(state, listed, count, wanted, member, first):
 
     `listed` is shuffled. Returns (new state, how many were put).
     """
-    drawn = 0
+    n_drawn = 0
     for n in range(min(wanted, count)):
         state += STEP
         other = n + high(scramble(state), np.uint64(count - n))
         listed[n], listed[other] = listed[other], listed[n]
         if listed[n] != member[0]:
-            member[first + drawn] = listed[n]
-            drawn += 1
-    return state, drawn
+            member[first + n_drawn] = listed[n]
+            n_drawn += 1
+    return state, n_drawn
 
 
 @kernel
@@ -341,9 +342,9 @@ def draw_shares(state, most, shares, mine, had, impressions, offered, member):
     state += STEP
     chance = np.float64(scramble(state) >> np.uint64(32)) * HALF
     wanted, both = np.int64(most * shares[0] + chance), np.int64(most * shares[1] + chance)
-    state, own = draw_known(state, mine, had, wanted, member, 1)
-    state, more = draw_known(state, impressions, offered, both - wanted, member, 1 + own)
-    return state, 1 + own, 1 + own + more
+    state, n_own = draw_known(state, mine, had, wanted, member, 1)
+    state, n_shown = draw_known(state, impressions, offered, both - wanted, member, 1 + n_own)
+    return state, 1 + n_own, 1 + n_own + n_shown
 
 
 @kernel
