@@ -23,11 +23,11 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # else load decides, not the 
 import numba
 import numpy as np
 import ray
+from ray_cost import Cost, Size, Speed, cost_of_round, speed_seen
 
 from fmpair.arrays import empty_rows
 from fmpair.engine import engine
 from fmpair.engine.contract import Groups, Parameters, Problem, Settings, Shard, ShardSource
-from fmpair.engine.ray.cost import Cost, Size, Speed, cost_of_round, speed_seen
 
 RATE, SEED = 0.05, 1
 CHUNK = 10_000  # users whose events are made at a time

@@ -1,11 +1,11 @@
-"""Unknown options and attributes: the error names the option that was meant."""
+"""Errors name the option that was meant; memory is checked before it is taken."""
 
 import pickle
 
 import polars as pl
 import pytest
 
-from fmpair import Dataset, FMPair
+from fmpair import Dataset, FMPair, checks
 from fmpair.checks import FOREIGN_OPTIONS, unknown_option
 from fmpair.errors import OptionError
 from fmpair.models import EASE
@@ -52,3 +52,37 @@ def test_lookups_of_optional_attributes_still_work():
     data = two_tastes()
     assert pickle.loads(pickle.dumps(data)).frame().equals(data.frame())
     assert not hasattr(data, "tocoo")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(checks, "memory", lambda: 2**30)
+
+
+def test_what_does_not_fit_is_refused_with_what_there_is_and_what_would_help(small):
+    with pytest.raises(
+        OptionError, match=r"^it needs 2\.0 GB for 5 rows, but 1 GB are available: no$"
+    ):
+        checks.check_memory("it", "5 rows", 2**31, None, "no")
+    checks.check_memory("it", "5 rows", 2**29, None, "no")
+
+
+def test_a_limit_of_the_callers_own_counts_instead(small):
+    checks.check_memory("it", "5 rows", 2**31, 3.0, "raise it")
+    with pytest.raises(OptionError, match=r"but 0\.5 GB are allowed: raise it"):
+        checks.check_memory("it", "5 rows", 2**30, 0.5, "raise it")
+
+
+def test_a_need_of_any_number_of_digits_is_only_refused(small):
+    with pytest.raises(OptionError, match="GB for everything"):
+        checks.check_memory("it", "everything", 10**500, None, "less")
+
+
+def test_the_memory_of_a_container_is_that_of_the_container(monkeypatch, tmp_path):
+    before = checks.memory()
+    assert before > 2**28
+    (tmp_path / "limit").write_text("1048576\n")
+    monkeypatch.setattr(checks, "GROUP_LIMIT", tmp_path / "limit")
+    assert checks.memory() == 1 << 20
+    (tmp_path / "limit").write_text("max\n")
+    assert checks.memory() >= before

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fmpair import FMPair, jit
-from fmpair.compile_time import CLOCK, Clock, compiling
+from fmpair.kernel_cache import CLOCK, Clock, compiling
 from fmpair.testing import day_and_night
 from fmpair.training.epochs import epochs
 
@@ -32,7 +32,7 @@ def test_what_is_compiled_stops_the_clock():
 
 def test_an_epoch_that_does_nothing_but_compile_takes_no_time(monkeypatch):
     ticks = iter(range(100))
-    monkeypatch.setattr("fmpair.compile_time.time.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("fmpair.kernel_cache.time.perf_counter", lambda: float(next(ticks)))
 
     def learn(number):
         with compiling():

@@ -15,8 +15,7 @@ import polars as pl
 
 from fmpair.arrays import empty_rows
 from fmpair.bridges.adapter import Requirement
-from fmpair.capacity import check_memory
-from fmpair.checks import one_of
+from fmpair.checks import check_memory, one_of
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, listing, named
 from fmpair.files import atomic_path, check_writable, shown, write_atomically

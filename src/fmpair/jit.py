@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fmpair import kernel_cache
-from fmpair.compile_time import CLOCK, compiling
 from fmpair.errors import TrainingError
+from fmpair.kernel_cache import CLOCK, compiling
 
 LOG = logging.getLogger("fmpair")
 

@@ -1,4 +1,4 @@
-"""Compiled code on disk: the stamp of its sources, and the folders that hold it.
+"""Compiled code on disk: the stamp of its sources, its folders, and a clock without compiling.
 
 A folder holds kernels/STAMP/NAME.kernel. Compiled code is executed, so folders that were not chosen
 by the user are used only if no other user can write to them.
@@ -13,12 +13,15 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple
 
 from fmpair.errors import DataError
 from fmpair.files import write_atomically
@@ -238,3 +241,45 @@ def writable(folder: Folder) -> bool:
     except OSError:
         return False
     return os.access(folder.entries, os.W_OK)
+
+
+# A clock that stops while kernels are compiled, which happens once per machine.
+
+
+@dataclass
+class Clock:
+    """Seconds of this process, without those spent compiling or loading kernels."""
+
+    spent: float = 0.0
+    depth: int = 0
+    began: float = 0.0
+    lock: Any = field(default_factory=RLock, repr=False)
+
+    def stop(self) -> None:
+        """Stop the clock; calls nest."""
+        with self.lock:
+            self.began = self.began if self.depth else time.perf_counter()
+            self.depth += 1
+
+    def go_on(self) -> None:
+        """Undo the last `stop`."""
+        with self.lock:
+            self.depth -= 1
+            self.spent += 0.0 if self.depth else time.perf_counter() - self.began
+
+    def now(self) -> float:
+        with self.lock:
+            return (self.began if self.depth else time.perf_counter()) - self.spent
+
+
+CLOCK = Clock()
+
+
+@contextmanager
+def compiling() -> Any:
+    """Stop the clock inside the block."""
+    CLOCK.stop()
+    try:
+        yield
+    finally:
+        CLOCK.go_on()

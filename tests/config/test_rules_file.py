@@ -2,7 +2,7 @@
 
 import pytest
 
-from fmpair.config.rules_file import named_rules, read_rules
+from fmpair.config.read import named_rules, read_rules
 from fmpair.errors import ConfigError, OptionError
 from fmpair.fitted.rules import rules_of
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmpair import capacity
+from fmpair import checks
 from fmpair.data import Dataset, splits, synthetic
 from fmpair.data.splits import (
     SPLITS,
@@ -360,6 +360,6 @@ def test_what_cannot_be_split_is_said(attempt, words):
 
 
 def test_more_folds_than_the_memory_holds_are_refused(monkeypatch):
-    monkeypatch.setattr(capacity, "memory", lambda: 1000)
+    monkeypatch.setattr(checks, "memory", lambda: 1000)
     with pytest.raises(OptionError, match=r"splitting needs .* GB for 5 folds, .*: lower count"):
         splits.folds(WORLD, count=5)

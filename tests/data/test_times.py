@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data import Dataset
+from fmpair.data.parts import time_lines
 from fmpair.data.times import (
+    before_all,
     is_calendar,
     moments,
     parse_times,
@@ -20,6 +22,7 @@ from fmpair.data.times import (
     timelines,
 )
 from fmpair.errors import DataError
+from fmpair.features.calendar import since_last
 
 SECOND = 1_000_000
 MARCH = int(dt.datetime(2024, 3, 1, tzinfo=dt.UTC).timestamp())  # 2024-03-01 00:00 UTC
@@ -153,6 +156,35 @@ def test_events_without_a_time_are_kept_and_refused_where_times_are_needed(caplo
     assert len(data) == 3
     with pytest.raises(DataError, match=r"2 of 3 events have no time \(the first in row 1"):
         moments(data)
+
+
+def test_a_few_events_without_a_time_are_the_oldest_of_their_users():
+    times = [None, *range(1, 40)]
+    frame = pl.DataFrame({"user": ["a", "b"] * 20, "item": range(40), "timestamp": times})
+    data = Dataset.from_frame(frame.sort(pl.col("timestamp").is_null(), maintain_order=True))
+    lines = time_lines(data)
+    ann, bob = (int(lines.start[data.users.number(user)]) for user in ("a", "b"))
+    oldest = data.items.ids.gather(lines.item[[ann, bob]]).to_list()
+    assert oldest == [0, 1]  # 0 has no time, and stands in the last row
+    assert strictly_before(lines)[ann] == ann  # nothing comes before it
+    with pytest.raises(DataError, match="1 of 40 events have no time"):
+        since_last(data)
+
+
+@pytest.mark.parametrize(
+    ("times", "filled"),
+    [
+        ([5, None, 7, None], [5, 4, 7, 4]),
+        ([5.0, float("nan"), None, 2.0], [5.0, 4.0, 1.0, 2.0]),
+        (
+            [dt.date(2024, 3, 1), None, dt.date(2024, 3, 9), None],
+            [dt.date(2024, 3, 1), dt.date(2024, 2, 29), dt.date(2024, 3, 9), dt.date(2024, 2, 29)],
+        ),
+    ],
+)
+def test_a_missing_time_is_just_before_the_first_of_its_user_or_of_all(times, filled):
+    user = np.array([0, 0, 1, 2], np.int32)
+    assert before_all(pl.Series("timestamp", times), user).to_list() == filled
 
 
 def test_times_in_the_future_are_named(caplog):

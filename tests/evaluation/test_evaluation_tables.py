@@ -6,8 +6,8 @@ from fmpair.data import synthetic
 from fmpair.data.splits import folds, holdout
 from fmpair.errors import OptionError
 from fmpair.evaluation import Protocol, evaluate
+from fmpair.evaluation.evaluation import busiest_user, ceiling, compare, summary
 from fmpair.evaluation.statistics import bootstrap
-from fmpair.evaluation.tables import busiest_user, ceiling, compare, summary
 from fmpair.testing import two_tastes
 
 DATA = two_tastes()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fmpair import capacity
+from fmpair import checks
 from fmpair.errors import OptionError
 from fmpair.models.catalog import find
 from fmpair.testing import day_and_night, two_tastes
@@ -41,7 +41,7 @@ def test_a_billion_starts_are_refused():
 
 def test_the_need_is_that_of_all_vectors(monkeypatch):
     asked = []
-    monkeypatch.setattr(capacity, "check_memory", lambda *given: asked.append(given))
-    capacity.check_vectors(100, 9)
-    capacity.check_vectors(100, 9, machines=5)
+    monkeypatch.setattr(checks, "check_memory", lambda *given: asked.append(given))
+    checks.check_vectors(100, 9)
+    checks.check_vectors(100, 9, machines=5)
     assert [given[2] for given in asked] == [4 * 3 * 100 * 10, 4 * 7 * 100 * 10]

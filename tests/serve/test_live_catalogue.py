@@ -10,7 +10,7 @@ from asking import ask
 
 from fmpair import FMPair, load
 from fmpair.data import Dataset
-from fmpair.events.items import ItemChange
+from fmpair.events.event import ItemChange
 from fmpair.events.store import open_store
 from fmpair.serve.application import Application
 from fmpair.serve.live_catalogue import Changes

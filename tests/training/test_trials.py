@@ -168,16 +168,24 @@ def test_events_without_a_time_are_counted(caplog):
     assert "400 of 4800 events have no time" in caplog.text
 
 
+def without_times(each):
+    """Ordered events, one of so many without a time."""
+    times = pl.when(pl.int_range(pl.len()) % each == 0).then(float("nan"))
+    times = times.otherwise(pl.col("timestamp").cast(pl.Float64))
+    return events(ordered=True).with_columns(times.alias("timestamp"))
+
+
 def test_events_without_a_time_do_not_keep_a_model_from_being_learned():
-    frame = events(ordered=True).with_columns(
-        pl.when(pl.int_range(pl.len()) % 50 == 0)
-        .then(float("nan"))
-        .otherwise(pl.col("timestamp").cast(pl.Float64))
-        .alias("timestamp")
-    )
     for part in (None, 0.2):
-        model = FMPair(factors=8, epochs=1).fit(frame, validation=part)
+        model = FMPair(factors=8, epochs=1).fit(without_times(each=10), validation=part)
         assert model.space.history is None
+
+
+def test_a_few_events_without_a_time_do_not_switch_the_history_off(caplog):
+    with caplog.at_level(logging.WARNING, "fmpair"):
+        model = FMPair(factors=16, epochs=15).fit(without_times(each=50))
+    assert model.space.history is not None
+    assert "96 of 4,800 events: they are kept as the oldest of their users" in caplog.text
 
 
 def test_an_updated_model_keeps_what_was_settled():

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from fmpair import checks
 from fmpair.arrays import Rows, add_repeats, group_rows
-from fmpair.capacity import check_memory, memory
+from fmpair.checks import check_memory, memory
 from fmpair.data import Dataset
 from fmpair.errors import FmpairError, OptionError, TrainingError, UnknownError
 from fmpair.features import FeatureSpace

@@ -254,7 +254,7 @@ def _is_model(source: str) -> bool:
 def _table(result: Evaluation) -> pl.DataFrame:
     import polars as pl
 
-    from fmpair.evaluation.tables import summary
+    from fmpair.evaluation.evaluation import summary
 
     return summary(result).with_columns(
         pl.lit(len(result.units)).alias("units"),

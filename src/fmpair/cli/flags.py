@@ -187,7 +187,7 @@ def rule_options(ruling: dict[str, Any]) -> dict[str, Any]:
         "diversity": ruling["diversity"],
     }
     if file is not None:
-        from fmpair.config.rules_file import named_rules, read_rules
+        from fmpair.config.read import named_rules, read_rules
 
         options["rules"] = named_rules(read_rules(file), name)
     return {name: value for name, value in options.items() if value}

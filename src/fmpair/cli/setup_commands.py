@@ -46,7 +46,7 @@ def demo(
     """Run an experiment on generated data that shows how much context helps."""
     from fmpair.config.read import read
     from fmpair.data import synthetic
-    from fmpair.evaluation.tables import busiest_user
+    from fmpair.evaluation.evaluation import busiest_user
     from fmpair.models.catalog import load
     from fmpair.report.output import terminal
 
@@ -78,7 +78,7 @@ def _introduction(world: World) -> str:
 def _ceiling(world: World, results: Results) -> str:
     """Return a line about the best model and the best possible one."""
     from fmpair.data.splits import load
-    from fmpair.evaluation.tables import ceiling
+    from fmpair.evaluation.evaluation import ceiling
 
     experiment = results.experiment
     [(label, protocol)] = experiment.protocols.items()
@@ -296,7 +296,7 @@ def _search_codes() -> None:
     import numpy as np
 
     from fmpair.arrays import empty_rows
-    from fmpair.ranking.cells import cells
+    from fmpair.fitted.large_catalogue import cells
     from fmpair.ranking.compressed import pack, top, top_given
 
     vectors, constants = np.eye(2 * SOME, SOME, dtype=np.float32), np.zeros(2 * SOME, np.float32)

@@ -9,8 +9,7 @@ imported here at once: a lazy attribute would be hidden by the module of its nam
 from fmpair.config.experiment import Experiment
 from fmpair.config.json_schema import json_schema
 from fmpair.config.migration import migrate
-from fmpair.config.read import read, validate
-from fmpair.config.rules_file import read_rules
+from fmpair.config.read import read, read_rules, validate
 from fmpair.config.starter import starter
 
 __all__ = ["Experiment", "json_schema", "migrate", "read", "read_rules", "starter", "validate"]

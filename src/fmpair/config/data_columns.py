@@ -17,6 +17,7 @@ from fmpair.config.option_schema import options_of
 from fmpair.data import public_sets, synthetic
 from fmpair.data.columns.inference import role_columns
 from fmpair.data.columns.roles import STANDARD, find_column
+from fmpair.data.event_types import types_without_refunds, weights_by_type
 from fmpair.data.formats.delimited import read_columns, with_names
 from fmpair.data.formats.parquet import parquet_columns
 from fmpair.data.formats.source import Contents, find_file, parse_errors, read_text
@@ -49,13 +50,17 @@ HEAD_BYTES = 65_536  # enough for the header of any file
 
 @dataclass(frozen=True)
 class Header:
-    """Column names of the file, the events made from it, contexts and attributes."""
+    """Column names of the file, the events made from it, contexts and attributes.
+
+    event_types: those of the first rows, None without a column of types.
+    """
 
     file: tuple[str, ...]
     events: tuple[str, ...]
     context: tuple[str, ...]
     users: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
+    event_types: pl.Series | None = None
 
 
 def header_of(source: Source, filters: Sequence[Step] = ()) -> Header | None:
@@ -152,7 +157,9 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     users = _attributes(contents.users, options.get("users"), "user", options.get("user"))
     items = _attributes(contents.items, options.get("items"), "item", options.get("item")) + moved
     items += tuple(vector_columns(options.get("vectors")))
-    return Header(tuple(contents.events.columns), (*standard, *context), context, users, items)
+    file, events = tuple(contents.events.columns), (*standard, *context)
+    types = types_without_refunds(contents.events, roles, options.get("refunds") or "drop")
+    return Header(file, events, context, users, items, types)
 
 
 def _attributes(
@@ -204,7 +211,19 @@ def _missing_in_file(source: Source, header: Header) -> list[Mistake]:
     for name in LISTS:
         columns = source.options.get(name) or ()
         mistakes += _missing(("data", name), "column", columns, header.file)
-    return mistakes
+    return mistakes + _missing_weights(source, header)
+
+
+def _missing_weights(source: Source, header: Header) -> list[Mistake]:
+    """Return a mistake if event types of the first rows have no weight."""
+    weights = source.options.get("event_weights")
+    if not weights or header.event_types is None:
+        return []
+    try:
+        weights_by_type(header.event_types, weights)
+    except FmpairError as error:
+        return [(("data", "event_weights"), str(error))]
+    return []
 
 
 def _missing_of_model(model: Candidate, header: Header) -> list[Mistake]:
@@ -255,6 +274,8 @@ def _missing_roles(experiment: Experiment, header: Header) -> list[Mistake]:
         for n, name in enumerate(experiment.metrics)
         if Metric.parse(name).name in ERRORS
     ]
+    if experiment.data.options.get("merge_repeats") is not None:
+        needs.append((("data", "merge_repeats"), "merge_repeats", "timestamp"))
     needs += [
         (("protocols", label), label, "timestamp")
         for label, protocol in experiment.protocols.items()

@@ -20,7 +20,7 @@ from fmpair.config.option_schema import FILTERS, SPLITS, Options, function_of, o
 from fmpair.data import Dataset, public_sets, synthetic
 from fmpair.data.columns.roles import MISSING
 from fmpair.data.dataset import ORDERS
-from fmpair.data.event_types import REFUNDS
+from fmpair.data.event_types import REFUNDS, check_event_weights, check_minutes
 from fmpair.data.filters import EVENT_BY_EVENT
 from fmpair.data.formats.source import find_file, parse_errors
 from fmpair.data.read import FORMATS, guess_format
@@ -28,6 +28,7 @@ from fmpair.data.synthetic import check_size
 from fmpair.errors import DataError, FmpairError, OptionError, UnknownError, listing
 
 FILES = ("path", "train", "validation", "test")
+CHECKS = {"event_weights": check_event_weights, "merge_repeats": check_minutes}
 CHOICES = {"missing": MISSING, "refunds": REFUNDS, "order": ORDERS}
 TABLES = ("users", "items", "impressions")
 SOURCES = ("path", "set", "generate", "train and test")
@@ -95,6 +96,8 @@ def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str,
         hint = known.known[key].hint
         if key in CHOICES and valid[key] is not None:
             _choice(node.at(key), key, CHOICES[key])
+        elif key in CHECKS and valid[key] is not None:
+            node.at(key).passes(CHECKS[key], valid[key])
         elif key in TABLES:
             valid[key] = _table(node.at(key))
         elif key == "vectors":

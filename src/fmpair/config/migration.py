@@ -314,7 +314,6 @@ SHARES = {"RegU": "user", "RegI": "item", "RegJ": "negative", "BiasReg": "bias"}
 VECTORS = ("user", "item", "context", "user_features", "item_features")
 SAMPLING = ("UniformUserSampling", "WithReplacement")
 TASKS = {"r": "regression", "c": "classification"}
-TRIPLES = ("dim", "regular")  # of libFM: global bias, linear terms, vectors
 
 
 def model_of(id: str, outer: str, attributes: Attributes, notes: Notes) -> dict[str, Any] | None:

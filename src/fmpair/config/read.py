@@ -1,4 +1,4 @@
-"""Read an experiment file into an Experiment.
+"""Read an experiment file into an Experiment, and a file of named rules.
 
     experiment.yaml -document.read-> Document -read_* per section-> Experiment
 
@@ -20,7 +20,7 @@ from fmpair.config import option_schema as schema
 from fmpair.config.ablation import expand_ablations
 from fmpair.config.data_columns import missing_columns
 from fmpair.config.data_section import read_filters, read_source, read_split
-from fmpair.config.document import refused
+from fmpair.config.document import parse_yaml, refused
 from fmpair.config.experiment import TESTS, Experiment, Source, Step
 from fmpair.config.model_section import (
     Code,
@@ -35,15 +35,17 @@ from fmpair.config.option_schema import Option, Options
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_frame
-from fmpair.errors import FmpairError
+from fmpair.errors import ConfigError, FmpairError, OptionError, in_file, unknown
 from fmpair.evaluation.protocol import PRESETS, Protocol
 from fmpair.evaluation.views import CONTEXT, VIEWS
+from fmpair.fitted.rules import Rules, rules_of
 from fmpair.metrics import Metric
 
 MAX_CELLS = 100_000  # models x folds x seeds
 # The limits of numbers in a section.
 MINIMA = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
 MAXIMA = {"trials": 100_000, "workers": 256}
+RULE_KEYS = ("where", "limit", "boost", "diversity")
 
 
 @dataclass(frozen=True)
@@ -287,3 +289,50 @@ def _check_cells(top: Node, models: Models, split: Step, seeds: Sequence[int]) -
             f"fits, the limit is {MAX_CELLS:,}"
         )
         top.mistakes.check()
+
+
+# Named rules: YAML with the options of `recommend` under each name.
+
+
+def read_rules(path: str | Path) -> dict[str, Rules]:
+    """Return the rules of a YAML file by name; raise ConfigError for all mistakes in it.
+
+    front_page:
+      where: [in_stock=true, price<=50]
+      limit: {brand: 2}
+      boost: {brand: {ACME: 0.3}}
+      diversity: 0.3
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise refused(f"cannot read the rules {str(path)!r}: {reason}") from None
+    values = parse_yaml(text, str(path)).values
+    if not isinstance(values, Mapping) or not values:
+        raise refused(f"{path}: give names with their rules, such as front_page: {{limit: ...}}")
+    rules, mistakes = {}, []
+    for name, options in values.items():
+        try:
+            rules[str(name)] = _rules(options)
+        except FmpairError as error:
+            mistakes.append(f"{path}: {name}: {error.spelled(in_file)}")
+    if mistakes:
+        raise ConfigError(mistakes)
+    return rules
+
+
+def named_rules(rules: Mapping[str, Rules], name: str) -> Rules:
+    """Return the rules of a name; raise OptionError if there are none."""
+    if name not in rules:
+        raise OptionError(unknown("rules", name, rules))
+    return rules[name]
+
+
+def _rules(options: object) -> Rules:
+    if not isinstance(options, Mapping):
+        raise OptionError(f"rules are {', '.join(RULE_KEYS)}, not {options!r}")
+    for key in options:
+        if key not in RULE_KEYS:
+            raise OptionError(unknown("rule", key, RULE_KEYS))
+    return rules_of(**options) or Rules()

@@ -82,11 +82,7 @@ def strengths_of(types: list[str]) -> list[int | None]:
 
 def weights_by_type(types: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
     """Float64 [events]: the weight of each event's type; every type must have one."""
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
-            raise OptionError(
-                f"{named('event_weights')} must be 0 or more, not {weight!r} for {name!r}"
-            )
+    check_event_weights(weights)
     by_type = {str(name): float(weight) for name, weight in weights.items()}
     text = types.cast(pl.String)
     lacking = text.filter(~text.is_in(list(by_type)).fill_null(False)).unique().sort()
@@ -99,6 +95,15 @@ def weights_by_type(types: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
             "type a weight, 0 to ignore it"
         )
     return text.replace_strict(by_type, return_dtype=pl.Float64)
+
+
+def check_event_weights(weights: Mapping[str, Any]) -> None:
+    """Raise OptionError for a weight that is no number of at least 0."""
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
+            raise OptionError(
+                f"{named('event_weights')} must be 0 or more, not {weight!r} for {name!r}"
+            )
 
 
 class Events(Protocol):
@@ -244,6 +249,19 @@ def without_refunds(
     return events.filter(~pl.Series(either))
 
 
+def types_without_refunds(
+    events: pl.DataFrame, roles: Mapping[str, str], refunds: str
+) -> pl.Series | None:
+    """Return the distinct types of events that are kept; None without a column of types."""
+    if "event_type" not in roles:
+        return None
+    types = events[roles["event_type"]]
+    if refunds != "keep":
+        flags = [flag.to_numpy() for flag in _refunds(events, roles).values()]
+        types = types.filter(~pl.Series(np.any(flags, axis=0))) if flags else types
+    return types.unique(maintain_order=True)
+
+
 def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
     """Boolean [events] by column: whether the column marks the event as a refund."""
     flags = {}
@@ -271,8 +289,7 @@ def first_of_run(
     A run is consecutive events of a user with one item, each within `minutes` of the one before.
     moment: int64 [events], microseconds.
     """
-    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
-        raise OptionError(f"{named('merge_repeats')} must be minutes above 0, not {minutes!r}")
+    check_minutes(minutes)
     order = np.lexsort((moment, user))
     same = (np.diff(user[order]) == 0) & (np.diff(item[order]) == 0)
     same &= np.diff(moment[order]) <= minutes * MINUTE
@@ -280,6 +297,12 @@ def first_of_run(
     first = np.empty(len(order), np.int64)
     first[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     return first
+
+
+def check_minutes(minutes: Any) -> None:
+    """Raise OptionError unless `merge_repeats` is a number of minutes."""
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
+        raise OptionError(f"{named('merge_repeats')} must be minutes above 0, not {minutes!r}")
 
 
 def merged(columns: pl.DataFrame, first: np.ndarray) -> pl.DataFrame:

@@ -13,7 +13,15 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.data.formats.parquet import read_parquet
 from fmpair.data.formats.source import parse_errors, reason
-from fmpair.data.times import Timelines, has_times, moments, timelines
+from fmpair.data.times import (
+    Timelines,
+    before_all,
+    has_times,
+    moments,
+    mostly_timed,
+    timelines,
+    untimed,
+)
 from fmpair.errors import DataError, OptionError, named
 from fmpair.files import atomic_path
 from fmpair.threads import check_process
@@ -135,7 +143,19 @@ def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
 
 def time_lines(data: Dataset) -> Timelines:
     """Return the events of each user, oldest first; DataError without times or order."""
-    return timelines(data.user, data.item, len(data.users), moments_by_user(data))
+    return timelines(data.user, data.item, len(data.users), moments_by_user(fully_timed(data)))
+
+
+def fully_timed(data: Dataset) -> Dataset:
+    """Return the data with a time for every event, where few have none; else the data as given.
+
+    Events without a time count as the oldest of their users: they are in the histories of all
+    others and have none themselves.
+    """
+    if not (len(data) and untimed(data) and mostly_timed(data)):
+        return data
+    times = before_all(data.columns["timestamp"], data.user)
+    return replace(data, columns=data.columns.with_columns(times))
 
 
 def moments_of_all(data: Dataset) -> np.ndarray:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.capacity import check_memory
-from fmpair.checks import positive, whole
+from fmpair.checks import check_memory, positive, whole
 from fmpair.data.dataset import Dataset
 from fmpair.data.owner_splits import (
     cold_items,

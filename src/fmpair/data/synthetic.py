@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fmpair.capacity import check_memory
+from fmpair.checks import check_memory
 from fmpair.data.dataset import Dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown

@@ -69,6 +69,11 @@ def untimed(data: Timed) -> int:
     return int(_missing(data.columns["timestamp"]).sum())
 
 
+def mostly_timed(data: Timed) -> bool:
+    """Return whether few events or none lack a time; their place in a history can be guessed."""
+    return untimed(data) <= FEW * len(data.columns)
+
+
 def has_times(data: Timed) -> bool:
     """Return whether every event has a time or an order number."""
     return "timestamp" in data.columns.columns and not untimed(data)
@@ -245,12 +250,15 @@ def _warn(times: pl.Series) -> None:
     """Log missing and future times."""
     missing = _missing(times)
     if missing.any():
+        few = missing.sum() <= FEW * len(times)
         LOG.warning(
-            "column %r has no time in %s of %s events: they are kept, and times are not learned "
-            "from; leave those rows out to use histories and splits by time",
+            "column %r has no time in %s of %s events: they are kept%s, and times are not learned "
+            "from; leave those rows out to use %ssplits by time",
             times.name,
             f"{missing.sum():,}",
             f"{len(times):,}",
+            " as the oldest of their users" if few else "",
+            "" if few else "histories and ",
         )
     if not has_dates(times):
         return
@@ -275,6 +283,16 @@ def microseconds(times: pl.Series) -> np.ndarray:
         whole = times.cast(pl.Int64).to_numpy()
         return whole * int(scale) if scale >= 1 else whole // round(1 / scale)
     return np.round(times.cast(pl.Float64).to_numpy() * scale).astype(np.int64)
+
+
+def before_all(times: pl.Series, user: np.ndarray) -> pl.Series:
+    """Return times in which each missing one is just before the first of its user, or of all."""
+    kind = pl.Int64 if times.dtype.is_integer() else times.dtype  # the first may be 0, unsigned
+    known = times.cast(kind).set(_missing(times), None).to_physical().alias("known")
+    earliest = pl.col("known").min()
+    first = pl.coalesce(earliest.over("user"), earliest) - 1
+    filled = pl.DataFrame({"known": known, "user": user}).select(pl.col("known").fill_null(first))
+    return filled.to_series().cast(kind).alias(times.name)
 
 
 def _missing(times: pl.Series) -> pl.Series:

@@ -1,5 +1,6 @@
-"""The item side in closed form: one vector and one constant per item, whatever its attributes.
+"""The item side in closed form, and fields whose features occur together.
 
+An item has one vector and one constant, whatever its attributes.
 Terms of order three also fold into one product per query and item. With t the triple vectors, A1
 the sum of a side's x t, and A2 the sum of the products of all pairs of x t, these terms are
 A2(query) . A1(item) + A1(query) . A2(item). So a query is [q | A2 | A1] and an item [p | A1 | A2].
@@ -9,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmpair.arrays import Rows
-from fmpair.engine.contract import Meeting, Parameters, Triples
+from fmpair.arrays import Rows, starts
+from fmpair.engine.contract import Groups, Meeting, Parameters, Triples
 
 
 def vector_length(columns: int, triples: Triples | None) -> int:
@@ -24,32 +25,32 @@ def pair_columns(columns: int, triples: Triples | None) -> int:
 
 
 def query_vectors(
-    own: np.ndarray, rows: Rows, table: np.ndarray, triples: Triples | None
+    id_rows: np.ndarray, rows: Rows, table: np.ndarray, triples: Triples | None
 ) -> np.ndarray:
-    """Return query vectors; own: [queries, factors], the users' rows; rows: of queries over
+    """Return query vectors; id_rows: [queries, factors], the users' rows; rows: of queries over
     `table`."""
-    sums = own + rows.dot(table)
+    sums = id_rows + rows.dot(table)
     if triples is None:
         return sums
-    pairs = pair_columns(own.shape[1], triples)
-    two = pairwise_products(own[:, pairs:], rows, table[:, pairs:], triples.query)
+    pairs = pair_columns(id_rows.shape[1], triples)
+    two = pairwise_products(id_rows[:, pairs:], rows, table[:, pairs:], triples.query)
     parts = [sums[:, :pairs], two, sums[:, pairs:]]
     return np.hstack(parts if triples.mirrored else parts[:2])
 
 
 def pairwise_products(
-    own: np.ndarray, rows: Rows, table: np.ndarray, meeting: Meeting
+    id_rows: np.ndarray, rows: Rows, table: np.ndarray, meeting: Meeting
 ) -> np.ndarray:
     """Return A2 [rows, factors]: the sum over pairs of features of the product of their vectors.
 
-    own: [rows, factors], triple vectors of the ids; table: [features, factors].
+    id_rows: [rows, factors], triple vectors of the ids; table: [features, factors].
     """
     meets, group = meeting.meets, meeting.group[rows.column]
-    alone = meets[meeting.own, meeting.own] * own * own
+    alone = meets[meeting.own, meeting.own] * id_rows * id_rows
     alone += rows._replace(value=rows.value**2 * meets[group, group]).dot(table * table)
     groups = range(len(meets))
     stack = np.stack([rows._replace(value=rows.value * (group == g)).dot(table) for g in groups])
-    stack[meeting.own] += own
+    stack[meeting.own] += id_rows
     return 0.5 * ((stack * np.tensordot(meets, stack, 1)).sum(axis=0) - alone)
 
 
@@ -92,3 +93,68 @@ def with_unit_sides(
     items = parameters.items + vectors / np.maximum(lengths, 1e-6) - vectors
     _, constants = item_sides(items, no_bias, item_rows, features, bias, triples)
     return parameters._replace(items=items, item_bias=-constants, feature_bias=bias)
+
+
+Dense = list[tuple[slice, np.ndarray]]  # features of a field, and values [rows, features]
+
+
+# Fields whose features occur together, as the values of a list and the dimensions of a vector do.
+# Sparse rows describe them like any other field, and define what is learned. Engines use the
+# functions below to multiply matrices instead, and to bound steps on features that always move
+# together.
+
+
+def dense_fields(groups: Groups, rows: Rows) -> list[slice]:
+    """Return the features of each field of which a row has all, in order, or none."""
+    fields, first = np.unique(groups.field, return_index=True)
+    edges = np.append(first, len(groups.field)).tolist()
+    counts, lengths = np.bincount(rows.column, minlength=edges[-1]), np.diff(rows.start)
+    dense = []
+    for start, end in zip(edges[:-1], edges[1:]):
+        times, size = int(counts[start]), end - start
+        if size < 2 or not times or (counts[start:end] != times).any() or lengths.max() < size:
+            continue
+        inside = np.flatnonzero((rows.column >= start) & (rows.column < end))
+        column = rows.column[inside].reshape(times, size)
+        together = (np.diff(inside.reshape(times, size), axis=1) == 1).all()
+        if together and (column == np.arange(start, end)).all():
+            dense.append(slice(start, end))
+    return dense
+
+
+def joint_steepness(groups: Groups, rows: Rows) -> np.ndarray:
+    """Return a lower bound of the squared value that a feature is held by: float32 [features].
+
+    Features that occur together move together, so a sum of steps on each could overshoot though
+    none of them does alone. In a list, the sum of the row's values times the own value bounds what
+    the others add (Gershgorin). For vectors that is too much: the sum of the outer products of
+    unit vectors has no eigenvalue above its Frobenius norm, the square root of the mean squared
+    product of two of them, which is their share of owners.
+    """
+    out = np.zeros(len(groups.field), np.float32)
+    size = np.abs(rows.value.astype(np.float64))
+    owner_field = rows.owner * (int(groups.field.max(initial=0)) + 1) + groups.field[rows.column]
+    total = np.bincount(owner_field, size)
+    np.maximum.at(out, rows.column, (size * total[owner_field]).astype(np.float32))
+    for field in dense_fields(groups, rows):
+        inside = (rows.column >= field.start) & (rows.column < field.stop)
+        values = rows.value[inside].reshape(-1, field.stop - field.start)
+        longest = float(np.einsum("rd,rd->r", values, values).max())
+        share = min(float(groups.owners[field.start]) / max(rows.size, 1), 1.0)
+        out[field] = longest * np.sqrt(share)
+    return out
+
+
+def split(rows: Rows, fields: list[slice]) -> tuple[Rows, Dense]:
+    """Return the rows without the dense fields, and these as matrices, zeros where missing."""
+    dense: Dense = []
+    kept = np.ones(len(rows.column), bool)
+    for field in fields:
+        inside = (rows.column >= field.start) & (rows.column < field.stop)
+        size = field.stop - field.start
+        matrix = np.zeros((rows.size, size), np.float32)
+        matrix[rows.owner[inside][::size]] = rows.value[inside].reshape(-1, size)
+        dense.append((field, matrix))
+        kept &= ~inside
+    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
+    return Rows(starts(lengths), rows.column[kept], rows.value[kept]), dense

@@ -8,14 +8,13 @@ from fmpair.lazy_names import lazy_names
 
 # Module -> its public names.
 _NAMES = {
-    "evaluation": ("Evaluation", "evaluate"),
+    "evaluation": ("Evaluation", "compare", "evaluate", "summary", "warm_and_cold"),
     "given_lists": ("judge", "overlap", "read_lists"),
     "protocol": ("PRESETS", "Protocol", "preset", "default_protocol"),
     "statistics": (
         "bootstrap", "detectable", "effect_size", "holm", "is_level", "randomisation_test",
         "spread", "t_test", "wilcoxon",
     ),
-    "tables": ("compare", "summary", "warm_and_cold"),
     "views": (
         "VIEWS", "context", "groups", "item_events", "item_popularity", "user_activity", "view",
         "warmth",
@@ -32,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from fmpair.evaluation.evaluation import Evaluation, evaluate
+    from fmpair.evaluation.evaluation import Evaluation, compare, evaluate, summary, warm_and_cold
     from fmpair.evaluation.given_lists import judge, overlap, read_lists
     from fmpair.evaluation.protocol import PRESETS, Protocol, default_protocol, preset
     from fmpair.evaluation.statistics import (
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
         t_test,
         wilcoxon,
     )
-    from fmpair.evaluation.tables import compare, summary, warm_and_cold
     from fmpair.evaluation.views import (
         VIEWS,
         context,

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, starts
-from fmpair.capacity import check_memory
+from fmpair.checks import check_memory
 from fmpair.data import Dataset
 from fmpair.data.parts import moments_by_user
 from fmpair.data.split_leakage import comparable_times

@@ -1,4 +1,4 @@
-"""Evaluate a model on test events under a protocol.
+"""Evaluate a model on test events under a protocol; tables of one evaluation or of several.
 
 `evaluate` checks that no model is trained on later events than a protocol allows, ranks the
 candidates of every unit, and computes the metrics from the ranks of the relevant items.
@@ -6,8 +6,9 @@ candidates of every unit, and computes the metrics from the ranks of the relevan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from threading import Lock
 from typing import Any
 
@@ -17,11 +18,14 @@ import polars as pl
 from fmpair.data import Columns, Dataset, as_dataset, columns_of
 from fmpair.data.columns.roles import name_list
 from fmpair.data.split_leakage import comparable_times, older_events
+from fmpair.data.splits import Split
+from fmpair.data.synthetic import World
 from fmpair.device import ranking_device
 from fmpair.errors import DataError, OptionError, named, notice
 from fmpair.evaluation.derived_metrics import ESTIMATOR, corrected, list_values
 from fmpair.evaluation.earlier_events import memory_of
 from fmpair.evaluation.protocol import Protocol, default_protocol, preset
+from fmpair.evaluation.statistics import bootstrap
 from fmpair.evaluation.units import Units, candidates_of, units_of
 from fmpair.features.calendar import TIME
 from fmpair.fitted.query_encoder import SINCE
@@ -38,6 +42,8 @@ Scores = Callable[[np.ndarray], np.ndarray]
 SCORES_PER_CALL = 1 << 24  # of a function: each call has a cost
 MANY_OLDER = 0.05  # share of test events older than the user's history, from which on to warn
 REMEDY = {"user": "split by leave_last_out or by_time", "all": "split by by_time"}
+REPEATS = 1000  # of the bootstrap of a summary
+SAME_UNITS = ("row", "user", "item")  # columns that are equal where evaluations can be compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,3 +331,96 @@ def _errors(metric: Metric, ranks: Ranks, rating: pl.Series) -> pl.Series:
     error = np.where(ranks.level > 0, ranks.score, np.nan) - rating.to_numpy()
     value = error**2 if metric.name == "rmse" else np.abs(error)
     return pl.Series(value).fill_nan(None)
+
+
+# Tables of evaluations.
+
+
+def summary(evaluation: Evaluation, level: float = 0.95) -> pl.DataFrame:
+    """Return (metric, value, low, high, corrected): means with bootstrap intervals over users.
+
+    corrected: the estimate among all items, null unless candidates were sampled. The interval is
+    null if the metric has no value per unit.
+    """
+    rows = []
+    for name, value in evaluation.means.items():
+        low, high = _interval(name, evaluation.units.select("user", value=name), level)
+        rows.append((name, value, low, high, evaluation.corrected.get(name.partition("[")[0])))
+    types = dict.fromkeys(("value", "low", "high", "corrected"), pl.Float64)
+    return pl.DataFrame(rows, {"metric": pl.String, **types}, orient="row")
+
+
+def _interval(name: str, values: pl.DataFrame, level: float) -> tuple[float | None, float | None]:
+    """values: (user, value) of the units."""
+    known = values.drop_nulls("value")
+    if not len(known):
+        return None, None
+    users = known["user"].rank("dense").to_numpy()
+    low, high = bootstrap(known["value"].to_numpy(), level, REPEATS, users=users)
+    return (low**0.5, high**0.5) if name.startswith("rmse") else (low, high)
+
+
+def compare(evaluations: Mapping[str, Evaluation]) -> pl.DataFrame:
+    """Return (model, one column per metric, coverage), one row per model.
+
+    Raise OptionError unless all were evaluated under one protocol, on the same units.
+    """
+    first = next(iter(evaluations), None)
+    for name, evaluation in evaluations.items():
+        other = evaluations[first] if first is not None else evaluation
+        if evaluation.protocol != other.protocol:
+            raise OptionError(
+                f"cannot compare different protocols: {first!r} was evaluated under "
+                f"{other.protocol}, {name!r} under {evaluation.protocol}"
+            )
+        if not evaluation.units.select(SAME_UNITS).equals(other.units.select(SAME_UNITS)):
+            raise OptionError(f"{first!r} and {name!r} were evaluated on different test events")
+    rows = [
+        {"model": name, **evaluation.means, "coverage": evaluation.coverage}
+        for name, evaluation in evaluations.items()
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def warm_and_cold(
+    model: Any, train: Any, test: Any, metrics: Sequence[str] = ("recall@10", "ndcg@10")
+) -> pl.DataFrame:
+    """Return (items, units, one column per metric): a row for warm and cold items, and for both.
+
+    Warm items, which have training events, and cold ones are ranked among themselves (the presets
+    warm and cold), both among all items (full-user). Kinds of items without test events are left
+    out.
+    """
+    train = as_dataset(train)
+    test = as_dataset(test, columns_of(train))
+    known = train.items.numbers(test.items.ids)[test.item]
+    kinds = np.where(np.isin(known, train.item), "warm", "cold")
+    rows = []
+    for name, protocol in (("warm", "warm"), ("cold", "cold"), ("both", "full-user")):
+        if name == "both" or name in kinds:
+            evaluation = evaluate(model, train, test, protocol, metrics)
+            means = {metric.partition("[")[0]: value for metric, value in evaluation.means.items()}
+            rows.append({"items": name, "units": len(evaluation.units), **means})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def ceiling(
+    world: World, splits: Sequence[Split], protocol: Protocol, metrics: Sequence[str]
+) -> dict[str, float]:
+    """Mean metrics of the true choice model of generated data: the best possible result."""
+
+    def truth(queries: Dataset) -> np.ndarray:
+        return world.scores(queries.user, queries.columns.select(queries.context))
+
+    evaluations = [
+        evaluate(
+            truth, world.data.take(split.train), world.data.take(split.test), protocol, metrics
+        )
+        for split in splits
+    ]
+    return {name: fmean(each.means[name] for each in evaluations) for name in evaluations[0].means}
+
+
+def busiest_user(data: Dataset) -> int:
+    """Return the number of the user with most events."""
+    return int(np.bincount(data.user).argmax())

@@ -24,7 +24,7 @@ from fmpair.evaluation.earlier_events import (
 from fmpair.evaluation.protocol import Protocol
 from fmpair.features.calendar import TIME
 from fmpair.ranking.plain import IN_ORDER, UNIFORM, WEIGHTED, Pool, RankingTask
-from fmpair.seeds import stream
+from fmpair.rng import stream
 
 USER, EVENT = "__user__", "__event__"  # no context column may clash with these
 SAMPLING = {"uniform": UNIFORM, "popularity": WEIGHTED, "first": IN_ORDER}

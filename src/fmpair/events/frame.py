@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from fmpair.errors import DataError, notice
-from fmpair.events.event import Event, Id, context_json
-from fmpair.events.items import ITEM, ItemChange
+from fmpair.events.event import ITEM, Event, Id, ItemChange, context_json
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 

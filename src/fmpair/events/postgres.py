@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fmpair.errors import MachineError, UnknownError
-from fmpair.events.event import Event, Id, Impression, context_json
-from fmpair.events.items import ItemChange, merged_changes
+from fmpair.events.event import Event, Id, Impression, ItemChange, context_json, merged_changes
 
 try:
     import psycopg

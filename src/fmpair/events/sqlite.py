@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fmpair.errors import DataError, FmpairError, MachineError
-from fmpair.events.event import Event, Id, Impression, context_json
-from fmpair.events.items import ItemChange, merged_changes
+from fmpair.events.event import Event, Id, Impression, ItemChange, context_json, merged_changes
 from fmpair.files import lock, shown
 
 WAIT = 10.0  # seconds for another process that writes

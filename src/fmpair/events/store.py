@@ -14,8 +14,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fmpair.errors import FmpairError, MachineError, OptionError, named
-from fmpair.events.event import Event, Id, Impression, check_events, check_id, spellings
-from fmpair.events.items import ItemChange, check_changes
+from fmpair.events.event import (
+    Event,
+    Id,
+    Impression,
+    ItemChange,
+    check_changes,
+    check_events,
+    check_id,
+    spellings,
+)
 from fmpair.events.sqlite import SQLite
 from fmpair.events.verification import Verification
 
@@ -50,7 +58,7 @@ class Database(Protocol):
     def insert(self, events: Sequence[Event], impressions: Sequence[Impression]) -> Sequence[int]:
         """Commit both in one transaction; return the positions of the events.
 
-        An event whose key is stored already is not stored again; its position is that of then.
+        An event whose key is stored already is not stored again: the known position is returned.
         """
         ...
 
@@ -109,7 +117,8 @@ class EventStore:
     def record(self, impressions: Sequence[Impression], at_once: bool = False) -> None:
         """Store impressions within about a second, or with the next transaction (at_once).
 
-        Nobody waits for them. While the database fails they wait, and a kill loses them.
+        The caller does not wait. While the database fails they stay in memory, and a killed
+        process loses them.
         """
         for impression in impressions:
             check_id("user", impression.user)
@@ -118,7 +127,7 @@ class EventStore:
     def shown_since(self, user: Id, time: int) -> set[Id]:
         """Return the items of the lists that a user was shown since a time (microseconds)."""
         users = spellings(user)
-        waiting = self._group.pending(users, time)  # before the database, where they go
+        waiting = self._group.pending(users, time)  # first: they move to the database
         rows = self._database.shown(users, time)
         return waiting.union(*(json.loads(items) for (items,) in rows))
 
@@ -143,7 +152,7 @@ class EventStore:
         ]
 
     def impressions(self, position: int, limit: int) -> list[Impression]:
-        """Return at most `limit` impressions after a position of theirs."""
+        """Return at most `limit` impressions after the position of one."""
         return [
             Impression(user, tuple(json.loads(items)), *rest)
             for user, items, *rest in self._database.impressions(position, limit)
@@ -244,7 +253,7 @@ def _database(text: str, make: bool) -> Database:
 
 
 class UnopenedDatabase:
-    """Takes the place of a database that does not answer, and opens it once it does.
+    """Stands in for a database that does not answer, and opens it once it does.
 
     A restarted worker thus answers lists while the database is gone.
     """

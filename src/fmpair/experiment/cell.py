@@ -20,7 +20,6 @@ import numpy as np
 import polars as pl
 
 from fmpair import __version__
-from fmpair.compile_time import CLOCK
 from fmpair.config.experiment import Candidate
 from fmpair.config.model_section import cannot_stop, needs_validation
 from fmpair.config.node import line_of
@@ -31,6 +30,7 @@ from fmpair.errors import FmpairError, MachineError, OptionError, unknown
 from fmpair.evaluation import Evaluation, Protocol, evaluate, views
 from fmpair.evaluation.evaluation import undefined_reason
 from fmpair.fitted.recipe import Sourced
+from fmpair.kernel_cache import CLOCK
 from fmpair.metrics import Metric
 from fmpair.models.catalog import find
 from fmpair.training.epochs import Validation, best_epoch

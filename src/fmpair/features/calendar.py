@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.data.parts import time_lines
+from fmpair.data.parts import moments_by_user
 from fmpair.data.times import (
     DAY,
     Timelines,
@@ -18,6 +18,7 @@ from fmpair.data.times import (
     microseconds,
     read_times,
     strictly_before,
+    timelines,
 )
 from fmpair.errors import DataError, OptionError, listing, named
 
@@ -121,8 +122,12 @@ def now() -> datetime:
 
 
 def since_last(data: Dataset) -> pl.Series:
-    """Return the days since the last earlier event of the user; null for the first."""
-    return days_since(time_lines(data))
+    """Return the days since the last earlier event of the user; null for the first.
+
+    Raise DataError if an event has no time.
+    """
+    moment = moments_by_user(data)
+    return days_since(timelines(data.user, data.item, len(data.users), moment))
 
 
 def days_since(lines: Timelines) -> pl.Series:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fmpair.models.classic.neighbours import EASE, ItemKNN, UserKNN
     from fmpair.models.classic.popularity import MostRecent, Popularity, PopularLately, Random
     from fmpair.models.classic.sessions import VSKNN, MarkovChain
-    from fmpair.models.fm import FM, FMMap
+    from fmpair.models.fm import FM, GPFM, FMMap
     from fmpair.models.fm_pair.cross_domain import FMPairAll, FMPairCD, FMPairTarget
     from fmpair.models.fm_pair.feedback_levels import FMPairLevels
     from fmpair.models.fm_pair.fm_pair import FMPair, FMPairSelected
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         SVDPlusPlus,
     )
     from fmpair.models.fm_pair.weighted import FMPairWeighted
-    from fmpair.models.gpfm import GPFM
     from fmpair.training.options import FMPairOptions
     from fmpair.training.trainable import TrainableRecipe
 

@@ -57,7 +57,7 @@ FAMILIES = {
         "factorised-neighbours": "fmpair.models.fm_pair.special_cases:FactorisedNeighbours",
         "fm": "fmpair.models.fm:FM",
         "fm-map": "fmpair.models.fm:FMMap",
-        "gpfm": "fmpair.models.gpfm:GPFM",
+        "gpfm": "fmpair.models.fm:GPFM",
     },
     "other library": {
         "implicit": "fmpair.bridges.implicit:Implicit",

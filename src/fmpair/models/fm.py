@@ -1,4 +1,4 @@
-"""Point-wise factorization machines: FM, which predicts ratings or events, and FM-Map."""
+"""Factorization machines of other learners: FM and FM-Map, point-wise, and GPFM, from pairs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fmpair.arrays import Rows
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import DataError, OptionError, named
 from fmpair.features import FeatureSpace
+from fmpair.fitted.ranker import Scorer
 from fmpair.fitted.scorers import MachineScorer, restored
 from fmpair.models.fm_training import Ensemble, LabelledEvents, Strength, check, train, unobserved
 from fmpair.training.epochs import Epoch
@@ -178,3 +179,52 @@ def chosen_or_not(events: Dataset, seed: int) -> list[LabelledEvents]:
     check_trainable(events)
     ones = np.ones(len(events))
     return [LabelledEvents(events, ones), LabelledEvents(unobserved(events, seed), -ones)]
+
+
+@dataclass(frozen=True)
+class GPFM(TrainableRanker):
+    """A Gaussian process per user over vectors of items and context values, learned from pairs.
+
+    factors: length of the vectors. epochs: passes over the users.
+    learning_rate, momentum: of gradient ascent on the likelihood.
+    pairs: largest number of pairs per user and epoch; time grows with its cube, memory with its
+        square.
+    initial_noise: lower bound of a user's initial noise; the upper bound is twice as large.
+    max_gb: memory limit.
+    threads: None uses all cores; the model does not depend on it. seed: of all random draws.
+    """
+
+    factors: int = 8
+    epochs: int = 20
+    learning_rate: float = 5e-4
+    momentum: float = 0.9
+    pairs: int = 50
+    initial_noise: float = 1.0
+    max_gb: float = 8.0
+    threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("factors", "epochs", "pairs"):
+            checks.whole(name, getattr(self, name), 1)
+        for name in ("learning_rate", "initial_noise", "max_gb"):
+            checks.positive(name, getattr(self, name))
+        checks.not_negative("momentum", self.momentum)
+        if self.momentum >= 1:
+            raise OptionError(f"momentum must be a number below 1, not {self.momentum!r}")
+        checks.threads(self.threads)
+        checks.whole("seed", self.seed, 0)
+
+    def train(self, data: Any) -> Iterator[Epoch]:
+        """Learn epoch by epoch; the loss is the mean negative log likelihood of users."""
+        from fmpair.models.gaussian_process_scorer import check_memory, train
+
+        events = as_dataset(data)
+        check_trainable(events)
+        check_memory(self, events)
+        return train(self, events)
+
+    def restore(self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows) -> Scorer:
+        from fmpair.models.gaussian_process_scorer import restored
+
+        return restored(arrays, space)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fmpair import checks
 from fmpair.arrays import Rows, join_rows, stack_rows, tally
-from fmpair.capacity import check_vectors
+from fmpair.checks import check_vectors
 from fmpair.data import Dataset
 from fmpair.errors import OptionError, named, unknown
 from fmpair.features import FeatureSpace, situations

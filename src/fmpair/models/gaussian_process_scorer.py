@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, group_rows, join_rows, starts, tally
-from fmpair.capacity import check_vectors
+from fmpair.checks import check_vectors
 from fmpair.data import Dataset
 from fmpair.errors import ModelFileError, OptionError, named
 from fmpair.features import FeatureSpace, situations

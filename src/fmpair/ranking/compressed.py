@@ -153,13 +153,13 @@ def _lengths(exact: np.ndarray, turned: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def with_constants(packed: Packed, constants: np.ndarray) -> Packed:
     """Return the items with other constants, float32 [items]."""
-    own = constants[packed.order].astype(np.float32)
+    row_constants = constants[packed.order].astype(np.float32)
     most = np.full(len(packed.radius), -np.inf, np.float32)
     filled = np.flatnonzero(np.diff(packed.start))
     if len(filled):
-        most[filled] = np.fmax.reduceat(own, packed.start[:-1][filled])
-    size = float(np.abs(own[np.isfinite(own)]).max(initial=0))
-    return packed._replace(constant=own, most=most, size=size)
+        most[filled] = np.fmax.reduceat(row_constants, packed.start[:-1][filled])
+    size = float(np.abs(row_constants[np.isfinite(row_constants)]).max(initial=0))
+    return packed._replace(constant=row_constants, most=most, size=size)
 
 
 def top(
@@ -187,8 +187,8 @@ def top(
     edges = np.linspace(0, items, parts + 1).astype(np.int64)
 
     def scan(part: int) -> None:
-        own = Lists(*(array[part] for array in lists))
-        _scan_all(edges[part], edges[part + 1], packed, asking, vectors, own)
+        lists_of_part = Lists(*(array[part] for array in lists))
+        _scan_all(edges[part], edges[part + 1], packed, asking, vectors, lists_of_part)
 
     def search(query: int) -> None:
         estimate = np.empty(len(packed.radius))
@@ -429,8 +429,8 @@ def _merge(lists, merged):
     for q in range(lists.size.shape[1]):
         score, item = merged.score[q], merged.item[q]
         for part in range(1, len(lists.size)):
-            for place in range(lists.size[part, q]):
-                value, number = lists.score[part, q, place], lists.item[part, q, place]
+            for rank in range(lists.size[part, q]):
+                value, number = lists.score[part, q, rank], lists.item[part, q, rank]
                 merged.size[q] = _offer(score, item, merged.size[q], value, number)
         sort_items(score, item, merged.size[q])
 
@@ -440,11 +440,11 @@ def _score_given(queries, vectors, constants, chosen, start, hidden, lists):
     """List the best of a few items by their places."""
     for q in range(len(queries)):
         leave_out = hidden[start[q] : start[q + 1]]
-        for place in range(len(chosen)):
-            if _is_in(place, leave_out):
+        for position in range(len(chosen)):
+            if _is_in(position, leave_out):
                 continue
-            item = chosen[place]
+            item = chosen[position]
             product = _product(queries[q], vectors, item)
             value = np.float32(product + np.float64(constants[item]))
-            lists.size[q] = _offer(lists.score[q], lists.item[q], lists.size[q], value, place)
+            lists.size[q] = _offer(lists.score[q], lists.item[q], lists.size[q], value, position)
         sort_items(lists.score[q], lists.item[q], lists.size[q])

@@ -17,13 +17,13 @@ def top(
     queries: np.ndarray, items: np.ndarray, hidden: Rows, n: int, device: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """See `ranking.top.top`."""
-    n, found = min(n, items.shape[1]), []
+    n, batches = min(n, items.shape[1]), []
     for part, scores in _batches(queries, items, device):
         _hide_of(scores, hidden, part)
-        found.append(_best(scores, n))
-    if not found:
+        batches.append(_best(scores, n))
+    if not batches:
         return np.empty((0, n), np.int32), np.empty((0, n), np.float32), np.zeros(0, np.int64)
-    best, score = (torch.cat(parts) for parts in zip(*found))  # nothing waits until here
+    best, score = (torch.cat(parts) for parts in zip(*batches))  # nothing waits until here
     filled = (score > -torch.inf).sum(1)
     return best.cpu().numpy(), score.cpu().numpy(), filled.cpu().numpy()
 
@@ -35,11 +35,11 @@ def ranks(
     above, level = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
     for part, scores in _batches(queries, items, device):
         column = torch.from_numpy(target[part].astype(np.int64)).to(device)[:, None]
-        own = scores.gather(1, column)
+        target_score = scores.gather(1, column)
         _hide_of(scores, hidden, part)
         scores.scatter_(1, column, -torch.inf)
-        above[part] = (scores > own).sum(1).cpu().numpy()
-        level[part] = (scores == own).sum(1).cpu().numpy()
+        above[part] = (scores > target_score).sum(1).cpu().numpy()
+        level[part] = (scores == target_score).sum(1).cpu().numpy()
     return above, level
 
 
@@ -71,14 +71,14 @@ def _judge_batch(
     listed = (item >= 0) & allowed[item]
     rows, columns = (torch.from_numpy(a).to(scores.device) for a in (row, np.maximum(item, 0)))
     there = torch.from_numpy(listed).to(scores.device)
-    own = scores[rows, columns].masked_fill(~there, -torch.inf)
+    relevant_score = scores[rows, columns].masked_fill(~there, -torch.inf)
     _hide(scores, task.hidden, task.owner[part])
-    scores[rows[there], columns[there]] = own[there]
-    out.score[begin:end] = own.cpu().numpy()
+    scores[rows[there], columns[there]] = relevant_score[there]
+    out.score[begin:end] = relevant_score.cpu().numpy()
     out.listed[part] = (scores > -torch.inf).sum(1).cpu().numpy()
     if out.best.shape[1]:
         out.best[part] = _best(scores, out.best.shape[1])[0].cpu().numpy()
-    above, level = _places(scores, rows, own)
+    above, level = _places(scores, rows, relevant_score)
     counted = out.score[begin:end] > -np.inf
     out.above[begin:end] = np.where(counted, above, 0)
     out.level[begin:end] = np.where(counted, level, 0)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.rng import scrambled
-from fmpair.seeds import GOLDEN, MASK, mixed
+from fmpair.rng import GOLDEN, MASK, mixed, scrambled
 
 IN_ORDER, UNIFORM, WEIGHTED = range(3)
 

@@ -10,8 +10,7 @@ from fmpair.jit import kernel
 from fmpair.ranking import plain
 from fmpair.ranking.plain import UNIFORM, WEIGHTED, Pool, RankingTask, Ranks, empty_ranks
 from fmpair.ranking.top import select
-from fmpair.rng import high, scramble
-from fmpair.seeds import GOLDEN
+from fmpair.rng import GOLDEN, high, scramble
 from fmpair.threads import side_by_side
 
 

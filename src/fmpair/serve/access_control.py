@@ -89,8 +89,8 @@ class AccessControl:
         key = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else b""
         key = key.strip() or headers.get(b"x-api-key", b"")
         # Compare with all keys, each in constant time: the duration reveals nothing about a key.
-        found = [own for valid, own in self.keys.items() if hmac.compare_digest(key, valid)]
-        return found[0] if found else None
+        names = [name for valid, name in self.keys.items() if hmac.compare_digest(key, valid)]
+        return names[0] if names else None
 
     def check_rate(self, client: str, headers: Mapping[bytes, bytes]) -> None:
         """Reject a client above the rate limit; clients on this machine are not limited."""

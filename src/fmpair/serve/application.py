@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 from urllib.parse import parse_qs
 
 import msgspec
 
+from fmpair.checks import FOREIGN_OPTIONS
+from fmpair.errors import nearest
 from fmpair.serve import metrics
 from fmpair.serve.access_control import AccessControl
 from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
@@ -27,6 +30,7 @@ MAX_BODY = 4 << 20  # bytes
 MAX_QUERY = 100  # fields of the query string
 TIMEOUT = 15.0  # seconds to receive a request and answer it
 JSON = b"application/json"
+UNKNOWN_FIELD = re.compile(r"unknown field `([^`]{1,64})`(?: - at `([^`]*)`)?$")
 PAGE_TYPES = {
     "html": b"text/html; charset=utf-8",
     "css": b"text/css; charset=utf-8",
@@ -79,8 +83,8 @@ class Application:
     ) -> None:
         self.service, self.access, self.pages = service, access or AccessControl(), pages or {}
         self.metrics = counters or metrics.Metrics(paths())
-        self.handlers = {(one.method, one.path): _handler(one) for one in ENDPOINTS}
-        self.purposes = {(one.method, one.path): one.purpose for one in ENDPOINTS}
+        self.handlers = {(e.method, e.path): _handler(e) for e in ENDPOINTS}
+        self.purposes = {(e.method, e.path): e.purpose for e in ENDPOINTS}
         self.purposes["GET", "/metrics"] = METRICS
         self.methods = {path: _methods(path) for path in (*paths(), *OPEN, *self.pages)}
         self.description = ENCODE(document(bool(self.access.keys)))
@@ -217,7 +221,7 @@ def _handler(endpoint: Endpoint) -> Callable[..., Awaitable[bytes]]:
             async with asyncio.timeout(TIMEOUT):
                 if decode is not None:
                     body = await _body(headers, receive)
-                    arguments["request"] = decode(body)
+                    arguments["request"] = _decoded(decode, body, endpoint.takes)
                 return ENCODE(await endpoint.answer(service, **arguments))
         except TimeoutError:
             if decode is None or body is not None:
@@ -227,6 +231,37 @@ def _handler(endpoint: Endpoint) -> Callable[..., Awaitable[bytes]]:
             raise ProblemError(408, detail, connection="close") from None
 
     return handle
+
+
+def _decoded(decode: Callable[[bytes], Any], body: bytes, kind: Any) -> Any:
+    """Return a body as an object of its kind; the error of an unknown field names the nearest."""
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        match = UNKNOWN_FIELD.search(str(error))
+        guess = match and _nearest_field(kind, match[1], match[2] or "")
+        if not guess:
+            raise
+        raise msgspec.ValidationError(f"{error}. Did you mean `{guess}`?") from None
+
+
+def _nearest_field(kind: Any, name: str, path: str) -> str | None:
+    """Return the field that was meant in the object at a path, such as `$.questions[0]`."""
+    for step in re.findall(r"\.(\w+)", path):
+        hints = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        kind = _struct_in(hints.get(step))
+        if kind is None:
+            return None
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    foreign = FOREIGN_OPTIONS.get(name)
+    return foreign if foreign in known else nearest(name, known)
+
+
+def _struct_in(hint: Any) -> Any:
+    """Return the struct of a type such as list[Struct], None if there is none."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint
+    return next(filter(None, map(_struct_in, get_args(hint))), None)
 
 
 async def _body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
@@ -259,8 +294,7 @@ def _query(scope: dict[str, Any], parameters: tuple[Parameter, ...]) -> dict[str
     except ValueError:
         raise ProblemError(400, f"the query has more than {MAX_QUERY} fields") from None
     return {
-        one.name: _parse(one, values[one.name][-1]) if one.name in values else one.default
-        for one in parameters
+        p.name: _parse(p, values[p.name][-1]) if p.name in values else p.default for p in parameters
     }
 
 

@@ -118,19 +118,19 @@ SUMMARIES = {
 def document(with_keys: bool) -> dict[str, Any]:
     """Return the OpenAPI description; with_keys: whether requests need an API key."""
     types: list[type] = [ProblemDetails]
-    types += [one for e in ENDPOINTS for one in (e.takes, e.gives) if one is not None]
+    types += [wired for e in ENDPOINTS for wired in (e.takes, e.gives) if wired is not None]
     schemas, parts = msgspec.json.schema_components(types, ref_template=REFERENCE)
     named = {kind.__name__: schema for kind, schema in zip(types, schemas)}
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
-        found.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(
             endpoint, named, with_keys
         )
     for path, summary in SUMMARIES.items():
-        found[path] = {"get": _plain(summary, {"application/json": {}}, (*ANY_ERRORS, 500))}
+        paths[path] = {"get": _plain(summary, {"application/json": {}}, (*ANY_ERRORS, 500))}
     texts = {"text/plain": {"schema": {"type": "string"}}}
     refused = (*ANY_ERRORS, 401, 500) if with_keys else (*ANY_ERRORS, 500)
-    found["/metrics"] = {"get": _plain("Metrics for Prometheus", texts, refused)}
+    paths["/metrics"] = {"get": _plain("Metrics for Prometheus", texts, refused)}
     components: dict[str, Any] = {"schemas": parts}
     out: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -139,13 +139,13 @@ def document(with_keys: bool) -> dict[str, Any]:
             "version": __version__,
             "description": "Context-aware recommendations, explained. Errors follow RFC 9457.",
         },
-        "paths": found,
+        "paths": paths,
         "components": components,
     }
     if with_keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         for path in [*(e.path for e in ENDPOINTS), "/metrics"]:
-            for operation in found[path].values():
+            for operation in paths[path].values():
                 operation["security"] = [{"key": []}]
     return out
 
@@ -157,7 +157,7 @@ def _operation(endpoint: Endpoint, named: dict[str, Any], with_keys: bool) -> di
     media = {"application/json": {"schema": named[endpoint.gives.__name__]}}
     out = _plain(endpoint.summary, media, problems)
     if endpoint.parameters:
-        out["parameters"] = [_parameter(one) for one in endpoint.parameters]
+        out["parameters"] = [_parameter(parameter) for parameter in endpoint.parameters]
     if endpoint.takes is not None:
         body = {"schema": named[endpoint.takes.__name__], "example": endpoint.example}
         out["requestBody"] = {"required": True, "content": {"application/json": body}}
@@ -175,10 +175,15 @@ def _plain(summary: str, media: dict[str, Any], problems: tuple[int, ...]) -> di
     return {"summary": summary, "responses": {"200": success, **errors}}
 
 
-def _parameter(one: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string", "maxLength": one.most}
-    if one.kind is int:
-        schema = {"type": "integer", "minimum": one.least, "maximum": one.most}
-    if one.default is not None:
-        schema["default"] = one.default
-    return {"name": one.name, "in": "query", "description": one.description, "schema": schema}
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string", "maxLength": parameter.most}
+    if parameter.kind is int:
+        schema = {"type": "integer", "minimum": parameter.least, "maximum": parameter.most}
+    if parameter.default is not None:
+        schema["default"] = parameter.default
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "description": parameter.description,
+        "schema": schema,
+    }

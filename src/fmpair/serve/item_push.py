@@ -16,7 +16,7 @@ import polars as pl
 
 from fmpair.data.columns.roles import find_column
 from fmpair.errors import DataError, MachineError, OptionError, listing, named, one_line
-from fmpair.events.items import ITEM
+from fmpair.events.event import ITEM
 
 MAX_ITEMS = 10_000  # per request
 MAX_BYTES = 3 << 20  # per request; the service takes 4 MB
@@ -50,8 +50,8 @@ def bodies(table: pl.DataFrame) -> Iterator[bytes]:
     rows: list[str] = []
     size = 0
     for row in table.rename({column: ITEM}).iter_rows(named=True):
-        told = {name: value for name, value in row.items() if not _is_missing(value)}
-        text = json.dumps(told, default=_plain)
+        known = {name: value for name, value in row.items() if not _is_missing(value)}
+        text = json.dumps(known, default=_plain)
         if rows and (len(rows) >= MAX_ITEMS or size + len(text) > MAX_BYTES):
             yield _body(rows)
             rows, size = [], 0
@@ -98,7 +98,7 @@ def _counts(address: str, content: bytes) -> dict[str, int]:
         counts = json.loads(content)
     except ValueError:
         counts = None
-    if not isinstance(counts, dict) or not all(isinstance(one, int) for one in counts.values()):
+    if not isinstance(counts, dict) or not all(isinstance(count, int) for count in counts.values()):
         raise MachineError(f"{address} does not answer as a service of fmpair: check {URL}")
     return counts
 

@@ -13,8 +13,8 @@ import polars as pl
 
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, listing
+from fmpair.events.event import ITEM, REMOVED, ItemChange
 from fmpair.events.frame import changes_table
-from fmpair.events.items import ITEM, REMOVED, ItemChange
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.question import name_of
@@ -42,14 +42,14 @@ class Changes:
     @classmethod
     def of(cls, changes: Sequence[ItemChange]) -> Changes:
         """Return changes as tables."""
-        return cls(*changes_table(changes), max((one.position for one in changes), default=0))
+        return cls(*changes_table(changes), max((change.position for change in changes), default=0))
 
     @classmethod
     def stored(cls, store: EventStore | None, after: int = 0) -> Changes:
         """Return what a store was told of items after a change."""
         read: Iterable[list[ItemChange]] = () if store is None else pages(store.items, after)
-        found = [change for page in read for change in page]
-        return cls.of(found) if found else cls(position=after)
+        changes = [change for page in read for change in page]
+        return cls.of(changes) if changes else cls(position=after)
 
     def fitting(self, model: Any) -> Changes:
         """Return the changes whose ids and types fit the model; the log names the others."""
@@ -134,8 +134,8 @@ def with_new_items(model: Any, changes: Changes) -> Any:
     if not len(changes.table) or not ranks_new_items(model):
         return model
     learned = {encoder.source for encoder in model.space.item.encoders}
-    told = changes.table.select(name for name in changes.table.columns[1:] if name in learned)
-    return with_items(model, changes.table[ITEM], told)
+    columns = changes.table.select(name for name in changes.table.columns[1:] if name in learned)
+    return with_items(model, changes.table[ITEM], columns)
 
 
 def note_changes(model: Any, changes: Changes) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from fmpair.errors import FmpairError, MachineError, ModelFileError, UnknownError
 from fmpair.events.event import Event
@@ -23,7 +26,6 @@ from fmpair.fitted.large_catalogue import index_path, load_index, use_index
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model
 from fmpair.serve.live_catalogue import Changes, note_changes, with_new_items
-from fmpair.serve.replacement import check_regular, check_replacement
 from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerPlace, stamp
 from fmpair.serve.shared_tables import load_shared
 from fmpair.serve.unknown_users import UnknownUsers
@@ -35,9 +37,12 @@ PAUSE = 1.0  # seconds before an event store that failed is read again
 ATTEMPTS = 5  # to read a file that is replaced during the read
 PATIENCE = 0.25  # seconds that a list may wait for new events
 RECENT = 1_000  # users of the last requests
-
-
 FIRST = WorkerPlace(0)
+# Whether a new file can replace the model in service:
+FEW = 20  # users; fewer say nothing
+MIN_KNOWN = 0.1  # of the users whom the old model knows
+SAMPLE = 1_000  # users of the old model, asked for if there were few requests
+ANYWAY = "restart the service to use it anyway"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +222,7 @@ class LiveModels:
         if self.store is None or self.store.last_change() <= self.change:
             return
         changes = Changes.stored(self.store, self.change)
-        changed = {arm: _with_changes(one, changes) for arm, one in self._serving.items()}
+        changed = {arm: _with_changes(served, changes) for arm, served in self._serving.items()}
         self._serving, self.change = changed, max(self.change, changes.position)
 
     def reload(self, arm: str = CURRENT) -> bool:
@@ -349,3 +354,50 @@ def warm_up(model: Model) -> None:
         model.answer(None, 1)
         model.answer(user, 1, candidates=[item])
         model.answer(user, 1, exclude_shown=[item])
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is not a file: opening a pipe would wait for its writer, perhaps forever."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # who reads it says why
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "not a file"
+        raise ModelFileError(f"cannot read model {str(path)!r}: it is {kind}")
+
+
+def check_replacement(old: Model, new: Model, recent: Iterable[Any]) -> None:
+    """Refuse a model for whom requests that are answered now would fail.
+
+    recent: users of the last requests.
+    """
+    for what, mine, other in (
+        ("user", old.space.users, new.space.users),
+        ("item", old.space.items, new.space.items),
+    ):
+        before, after = _kind(mine.ids.dtype), _kind(other.ids.dtype)
+        if before != after:
+            raise ModelFileError(f"its {what} ids are {after}, not {before}; {ANYWAY}")
+    missing = sorted(set(old.space.context) - set(new.space.context))
+    if missing:
+        raise ModelFileError(f"it does not know the context {', '.join(missing)}; {ANYWAY}")
+    users = _known(old, dict.fromkeys(recent))
+    if len(users) < FEW:
+        ids = old.space.users.ids
+        users = ids.gather_every(max(len(ids) // SAMPLE, 1)).to_list()
+    known = len(_known(new, users))
+    if len(users) >= FEW and known < MIN_KNOWN * len(users):
+        raise ModelFileError(f"it knows {known} of the last {len(users)} users; {ANYWAY}")
+
+
+def _known(model: Model, users: Iterable[Any]) -> list[Any]:
+    asked = list(users)
+    numbers = model.id_lookup.users.numbers(asked)
+    return [user for user, number in zip(asked, numbers.tolist()) if number >= 0]
+
+
+def _kind(dtype: pl.DataType) -> str:
+    if dtype.is_numeric():
+        return "numbers"
+    return "times" if dtype.is_temporal() else "texts"

@@ -17,8 +17,7 @@ from fmpair import __version__
 from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import FmpairError, OptionError
-from fmpair.events.event import Event, Impression, event_time, now
-from fmpair.events.items import ITEM, ItemChange, check_changes
+from fmpair.events.event import ITEM, Event, Impression, ItemChange, check_changes, event_time, now
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
 from fmpair.fitted.question import Answer, Question
@@ -34,9 +33,8 @@ from fmpair.serve.live_catalogue import (
 from fmpair.serve.live_models import PATIENCE, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
-from fmpair.serve.request_rules import request_rules
+from fmpair.serve.request_options import answerable, request_rules, unknown_parts
 from fmpair.serve.requests import ProblemError
-from fmpair.serve.unknown_parts import answerable, unknown_parts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
@@ -142,27 +140,29 @@ class Service:
         question = self._question(request, model, await self._shown(request, model))
         answer = await self.batcher.answer(model, question)
         self._record(request, answer, arm, name)
-        found = _recommended(answer, name, arm, self._unknown(request, model, answer))
-        return _with_columns(found, model, request.show)
+        recommended = _recommended(answer, name, arm, self._unknown(request, model, answer))
+        return _with_columns(recommended, model, request.show)
 
     async def batch(self, request: wire.RecommendBatch) -> wire.RecommendedBatch:
         requests = request.questions
-        explained = sum(one.n for one in requests if one.explain)
+        explained = sum(r.n for r in requests if r.explain)
         if explained > wire.MAX_N:
             raise OptionError(f"at most {wire.MAX_N:,} items can be explained, not {explained:,}")
-        chosen = [await self._model_for(one.user, one.arm) for one in requests]
+        chosen = [await self._model_for(r.user, r.arm) for r in requests]
         answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {
             id(model): (arm, model, name) for arm, model, name in chosen
         }.values():
-            rows = [row for row, one in enumerate(chosen) if one[1] is model]
+            rows = [row for row, served in enumerate(chosen) if served[1] is model]
             shown = await asyncio.gather(*(self._shown(requests[row], model) for row in rows))
-            questions = [self._question(requests[row], model, own) for row, own in zip(rows, shown)]
+            questions = [
+                self._question(requests[row], model, items) for row, items in zip(rows, shown)
+            ]
             for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
                 self._record(requests[row], answer, arm, name)
                 unknown = self._unknown(requests[row], model, answer)
-                found = _recommended(answer, name, arm, unknown)
-                answered[row] = _with_columns(found, model, requests[row].show)
+                recommended = _recommended(answer, name, arm, unknown)
+                answered[row] = _with_columns(recommended, model, requests[row].show)
         return wire.RecommendedBatch([answered[row] for row in range(len(requests))])
 
     async def score(self, request: wire.Score) -> wire.Scores:
@@ -199,10 +199,12 @@ class Service:
         else:
             frame = await asyncio.to_thread(_similar_items, model, request.item, request.n)
         rows = to_polars(frame).rows()
-        told: list[dict[str, Any] | None] = [None] * len(rows)
+        columns: list[dict[str, Any] | None] = [None] * len(rows)
         if request.item is not None:
-            told = told_of(model, [row[0] for row in rows], request.show)
-        similar = [wire.Neighbour(row[0], row[1], row[2], own) for row, own in zip(rows, told)]
+            columns = told_of(model, [row[0] for row in rows], request.show)
+        similar = [
+            wire.Neighbour(row[0], row[1], row[2], known) for row, known in zip(rows, columns)
+        ]
         return wire.Neighbours(similar, name)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
@@ -249,7 +251,7 @@ class Service:
             changes.append(ItemChange(item, others))
         check_changes(changes)
         model = await asyncio.to_thread(self._refuse_ill_typed, changes)
-        new = int((model.id_lookup.items.numbers([one.item for one in changes]) < 0).sum())
+        new = int((model.id_lookup.items.numbers([change.item for change in changes]) < 0).sum())
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.readers, store.put_items, changes)
         await loop.run_in_executor(self.readers, self.models.follow)
@@ -267,7 +269,7 @@ class Service:
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected
         serving = self.models.serving()
-        cards = [model_card(one, rejected.get(one.arm), self.images) for one in serving]
+        cards = [model_card(served, rejected.get(served.arm), self.images) for served in serving]
         return wire.Cards(cards, __version__, self.store is not None)
 
     async def users(self, prefix: str, n: int) -> wire.IdList:
@@ -369,13 +371,15 @@ def _recommended(answer: Answer, model: str, arm: str, unknown: list[str]) -> wi
     return wire.Recommended(items, model, arm, answer.empty, unknown)
 
 
-def _with_columns(found: wire.Recommended, model: Any, names: Sequence[str]) -> wire.Recommended:
+def _with_columns(
+    recommended: wire.Recommended, model: Any, names: Sequence[str]
+) -> wire.Recommended:
     """Return an answer with columns of the catalogue for each item."""
     if names:
-        told = told_of(model, [one.item for one in found.items], names)
-        for one, columns in zip(found.items, told):
-            one.columns = columns
-    return found
+        columns_of = told_of(model, [listed.item for listed in recommended.items], names)
+        for listed, columns in zip(recommended.items, columns_of):
+            listed.columns = columns
+    return recommended
 
 
 def _terms(terms: Sequence[tuple[str, str, float]]) -> list[wire.Term]:

@@ -85,7 +85,7 @@ class ServiceSettings:
 
 
 class WorkerPlace(NamedTuple):
-    """number: of a worker, from 0; again: whether it takes the place of one that died.
+    """number: of a worker, from 0; again: whether it replaces one that died.
 
     kept: open files of the models in service, by arm; objects with a `descriptor`.
     """
@@ -98,7 +98,7 @@ class WorkerPlace(NamedTuple):
         """Return paths by which a worker that was restarted reads the models in service."""
         if not self.again:
             return {}
-        return {arm: Path(DESCRIPTORS, str(one.descriptor)) for arm, one in self.kept.items()}
+        return {arm: Path(DESCRIPTORS, str(held.descriptor)) for arm, held in self.kept.items()}
 
 
 def stamp(path: Path | int) -> Stamp:

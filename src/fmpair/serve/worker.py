@@ -22,7 +22,7 @@ from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
-from fmpair.serve.request_rules import rules_in_service
+from fmpair.serve.request_options import rules_in_service
 from fmpair.serve.service import Service, is_quick
 from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
@@ -89,7 +89,7 @@ class FileWatch:
 
     def __init__(self, models: LiveModels, every: float = WATCH_EVERY):
         self._models, self._every = models, every
-        self._tried: dict[str, Stamp] = {one.arm: one.stamp for one in models.serving()}
+        self._tried: dict[str, Stamp] = {served.arm: served.stamp for served in models.serving()}
         self._retry_at = dict.fromkeys(self._tried, 0.0)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fmpair-watch", daemon=True)

@@ -1,4 +1,4 @@
-"""The factorization machine in plain NumPy: scores by ANOVA kernels, and their gradients.
+"""The factorization machine in plain NumPy: scores by ANOVA kernels.
 
 With z_j = x_j v_j, the pairs of a row sum to A2 = ((sum z)^2 - sum z^2) / 2 and the triples to A3 =
 ((sum z)^3 - 3 (sum z)(sum z^2) + 2 sum z^3) / 6, for each factor separately.
@@ -85,16 +85,6 @@ def halves(table: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """
     one = rows.dot(table)
     return one, 0.5 * (one * one - _powers(rows, 2).dot(table * table))
-
-
-def slopes(machine: Machine, column: np.ndarray, value: np.ndarray) -> Machine:
-    """Return df/d(parameter) at one row, for its features: [entries] and [entries, factors]."""
-    x = value.astype(np.float64)[:, None]
-    z = x * machine.pairs[column]
-    pairs = x * (z.sum(axis=0) - z)
-    z = x * machine.triples[column]
-    others, squares = z.sum(axis=0) - z, (z * z).sum(axis=0) - z * z
-    return Machine(1.0, x[:, 0], pairs, x * 0.5 * (others * others - squares))
 
 
 def mean_of(machines: list[Machine]) -> Machine:

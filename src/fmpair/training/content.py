@@ -16,7 +16,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters, Problem
-from fmpair.engine.dense_features import dense_fields, split
+from fmpair.engine.item_side import dense_fields, split
 from fmpair.features import Side
 from fmpair.solvers.ridge import Design, best_strength, ridge
 from fmpair.threads import blas_on

@@ -13,30 +13,31 @@ from fmpair.features import FeatureSpace
 from fmpair.training.options import FACTORS, FMPairOptions
 
 # Found on validation parts of the public sets, see docs/model.md.
-HISTORY_SHARE = 1 / 25  # of the regularisation of items, that of histories
-# Of the regularisation of users, items and fields, that of their vectors of triples.
+HISTORY_SHARE = 1 / 25  # regularisation of histories, as a share of that of items
+# Regularisation of vectors of triples, as a share of that of the vectors of pairs.
 USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
 RAMP = 8  # epochs until fields' vectors of triples are regularised in full
 
-# Softmax regularises users by BROAD / items of a user: less where they have many items, by the
-# root of it; without a history at most by these factors more where they have few.
+# Softmax multiplies the regularisation of users by BROAD / (items of a user), by its root if users
+# have more than BROAD items. Without a history, MAX_OF_SAMPLED or MAX_OF_EXACT bounds the factor.
 BROAD, MAX_OF_SAMPLED, MAX_OF_EXACT = 50.0, 1.0, 2.0
-# With a history, factors are dropped if items have fewer events than MANY. A share of MIN_KEPT
-# and MIN_FACTORS stay; sampled negatives are noise themselves: KEPT_OF_SAMPLED times that share.
+# With a history, dropout is used if items have fewer events than MANY. It keeps at least the share
+# MIN_KEPT and MIN_FACTORS factors. Sampled negatives add noise already, so KEPT_OF_SAMPLED times
+# that share is kept with them.
 MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
 # Users with favourites (a spread below EVEN) are regularised less, by this power of the spread.
 EVEN, EVEN_POWER = 0.75, 5.0
 
-# More factors rank better, at proportional cost, which a GPU hardly notices.
+# More factors rank better. The cost is proportional to them on a CPU and small on a GPU.
 MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
 
 # Lists of more values than factors lose rank, for known items and for new ones.
-FACTORS_OF_LISTS = 2  # times as many
+FACTORS_OF_LISTS = 2  # times the usual number
 
 NEGATIVES = 32
 # Softmax draws one negative per ITEMS_EACH items, bounded.
 ITEMS_EACH, MIN_NEGATIVES, MAX_NEGATIVES = 64, 8, 256
-ITEMS_EACH_OF_FEW = 10  # of few items, 32 negatives would be nearly all, the good ones included
+ITEMS_EACH_OF_FEW = 10  # with few items, 32 negatives would include nearly all of them
 # Share of own negatives if users have favourites; 0 from an evenness of BY_DESIGN on.
 OWN, BY_DESIGN = 0.08, 0.85
 
@@ -45,8 +46,8 @@ FREE, BOUND = 0.8, 3.0
 FREE_OF_PAIRS = 1.5
 STRONGEST = 50
 
-# Share of the learning rate in the last epoch. Histories change with every event: only short steps
-# at the end settle them.
+# Share of the learning rate in the last epoch. Histories change with every event, so they need
+# shorter steps at the end.
 FINAL_RATE_SHARE, FINAL_OF_HISTORIES = 0.1, 0.01
 
 SAMPLE = 1_000_000  # events enough to tell how often users come back
@@ -61,17 +62,17 @@ class L2(NamedTuple):
 
     @property
     def history(self) -> float:
-        """Of histories, which are learned anew at every event and need little."""
+        """The regularisation of histories: weak, since their features change with every event."""
         return self.item * HISTORY_SHARE
 
     @property
     def user3(self) -> float:
-        """Of the users' vectors of triples."""
+        """The regularisation of the users' vectors of triples."""
         return self.user * USER3_SHARE
 
     @property
     def history3(self) -> float:
-        """Of the histories' vectors of triples."""
+        """The regularisation of the histories' vectors of triples."""
         return self.item * HISTORY3_SHARE
 
 
@@ -193,9 +194,9 @@ def dropout_of(options: FMPairOptions, setting: Setting) -> float:
 def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     """Return the regularisation of ids; for softmax it depends on how users choose items.
 
-    Users of few items are regularised more: by softmax over all items, whose gradients do not
-    vanish, and where a history says the rest. A repeated favourite says little new, but would
-    shrink its user and itself once more.
+    Users of few items are regularised more with softmax over all items, whose gradients do not
+    vanish, and with a history, which carries most of the signal. A repeated favourite says little
+    new, but would shrink its user and itself once more.
     """
     if options.temperature is not None:
         return L2_OF_COSINES

@@ -12,13 +12,14 @@ import numpy as np
 
 from fmpair.arrays import Rows, empty_rows, renumbered
 from fmpair.checks import whole
-from fmpair.compile_time import CLOCK
 from fmpair.data import Dataset, as_dataset, columns_of
+from fmpair.data.parts import fully_timed
 from fmpair.data.splits import holdout, per_user
 from fmpair.data.times import has_times
 from fmpair.device import CPU, layout_on, ranking_device
 from fmpair.errors import DataError, OptionError, TrainingError, named
 from fmpair.fitted.recommender import Recommender
+from fmpair.kernel_cache import CLOCK
 from fmpair.metrics import Metric
 
 MAX_EVENTS = 10_000  # more held-out events are sampled: enough to tell epochs apart
@@ -89,7 +90,7 @@ def validation_parts(
                 f"{named('validation')} must be a share between 0 and 1, not {validation!r}"
             )
         if in_time:
-            split = per_user(data, test=float(validation), order="time")
+            split = per_user(fully_timed(data), test=float(validation), order="time")
         else:
             split = holdout(data, test=float(validation), seed=seed)
         train, _, test = split.parts(data)
@@ -187,7 +188,7 @@ def prepare_fit(
     Metric.parse(metric)  # also without validation: a wrong name is never ignored
     recipe = recipe if seed is None else replace(recipe, seed=seed)
     data = as_dataset(data)
-    in_time = bool(getattr(recipe, "history", 0)) and has_times(data)
+    in_time = bool(getattr(recipe, "history", 0)) and has_times(fully_timed(data))
     events, held_out = validation_parts(data, validation, recipe.seed, in_time)
     with layout_on(getattr(recipe, "device", CPU)):
         judge = None if held_out is None else Validation(events, held_out, metric, patience)

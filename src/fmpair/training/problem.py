@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows, tally
-from fmpair.capacity import check_negatives
+from fmpair.checks import check_negatives
 from fmpair.cluster import RAY
 from fmpair.data import Dataset
 from fmpair.data.event_types import impression_rows

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from fmpair.arrays import Rows, distinct_pairs
-from fmpair.capacity import check_vectors
+from fmpair.checks import check_vectors
 from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.errors import OptionError, named

@@ -17,8 +17,9 @@ import polars as pl
 
 from fmpair.arrays import empty_rows, tally
 from fmpair.data import Dataset
+from fmpair.data.parts import fully_timed
 from fmpair.data.splits import holdout, leave_last_out
-from fmpair.data.times import is_calendar, microseconds, untimed
+from fmpair.data.times import has_times, is_calendar, microseconds, mostly_timed, untimed
 from fmpair.device import CPU, ranking_device, resolve_device
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
@@ -110,8 +111,8 @@ class _AutoOptions:
         if self.data.gaps:
             LOG.info("history: not used, since events were removed from between the others")
             return False
-        if missing := untimed(self.data):
-            total = len(self.data)
+        if not mostly_timed(self.data):
+            missing, total = untimed(self.data), len(self.data)
             LOG.warning("history: not used, since %d of %d events have no time", missing, total)
             return False
         return True
@@ -191,10 +192,11 @@ def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Vi
     The latest event of each user is held out, a tenth of all if there are no times. Users who come
     once are new to every model: a tenth of them is held out, to be known by their history alone.
     """
+    data = fully_timed(data)
     visits = held_out_visits(data, threads)
     if visits is not None:
         return visits.train, visits
-    timed = TIME in data.columns.columns and not untimed(data) and not data.gaps
+    timed = has_times(data) and not data.gaps
     split = leave_last_out(data) if timed else holdout(data, test=0.1, seed=0)
     train_events, _, test = split.parts(data)
     return train_events, Validation(train_events, test, "ndcg@10", 1, threads)

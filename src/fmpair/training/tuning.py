@@ -17,13 +17,13 @@ import numpy as np
 
 from fmpair.arrays import tally
 from fmpair.checks import known_options_only
-from fmpair.compile_time import CLOCK
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.event_types import ordered_event_types
 from fmpair.data.parts import split_of
 from fmpair.data.splits import leave_last_out, leave_out
 from fmpair.data.times import has_times, untimed
 from fmpair.errors import DataError, FmpairError, MachineError
+from fmpair.kernel_cache import CLOCK
 from fmpair.training.checkpoint import identity
 from fmpair.training.epochs import MAX_EVENTS, Validation
 from fmpair.training.loop import TrainingRun

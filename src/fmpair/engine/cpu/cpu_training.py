@@ -24,8 +24,7 @@ from fmpair.engine.cpu.pairs import run_cell
 from fmpair.engine.cpu.rounds import merge, merge_pieces
 from fmpair.engine.cpu.simd import aligned, taken
 from fmpair.engine.cpu.worker import workers
-from fmpair.engine.dense_features import joint_steepness
-from fmpair.engine.item_side import pair_columns, vector_length
+from fmpair.engine.item_side import joint_steepness, pair_columns, vector_length
 from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
 from fmpair.jit import kernel

@@ -214,8 +214,8 @@ def pair_epochs(
     shared = (plan, sync, state.repartition, layout.work, state.tables, *sides, rates)
 
     def of(part: ThreadShare) -> Callable[[int], None]:
-        own = (worker.marks_for(layout), worker.scratch_for(state), width_of(state.factors))
-        return lambda epoch: run_pair_epochs(part, epoch, *shared, *own)
+        of_thread = (worker.marks_for(layout), worker.scratch_for(state), width_of(state.factors))
+        return lambda epoch: run_pair_epochs(part, epoch, *shared, *of_thread)
 
     return of
 

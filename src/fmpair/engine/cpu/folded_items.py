@@ -28,17 +28,17 @@ class FoldedItems(NamedTuple):
     """Arrays of a thread to fold the items of a block and to pass their moves on to attributes.
 
     attributes: of the current cell, or None. step: with the regularisation of items, which is
-    applied when sums are passed on. own, start: float32 [items of a block, columns], the items'
-    rows, and their sides when folded. tally: float32 [items of a block, 8]: since then the sum of
-    slopes, of their sizes times squared lengths of d score / d side, how often the item was chosen,
-    and its share of the regularisation of candidates; when folded, its bias, constant and
-    accumulator. grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32
-    [attributes]: what is passed on, zeros in between. joint: see `dense_features.joint_steepness`.
+    applied when sums are passed on. item_rows, start: float32 [items of a block, columns], the
+    items' rows, and their sides when folded. tally: float32 [items of a block, 8]: since then
+    the sum of slopes, of their sizes times squared lengths of d score / d side, how often the item
+    was chosen, and its share of the regularisation of candidates; when folded, its bias, constant
+    and accumulator. grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32
+    [attributes]: what is passed on, zeros in between. joint: see `item_side.joint_steepness`.
     """
 
     attributes: Attributes | None
     step: StepSizes
-    own: np.ndarray
+    item_rows: np.ndarray
     start: np.ndarray
     tally: np.ndarray
     grads: np.ndarray
@@ -59,8 +59,8 @@ def folding_for(
 
 def without_item_l2(step: StepSizes) -> StepSizes:
     """Return the step sizes between two foldings."""
-    one = np.float32(1)
-    return step._replace(shrink_positive=one, shrink_negative=one, shrink_bias=one)
+    whole = np.float32(1)
+    return step._replace(shrink_positive=whole, shrink_negative=whole, shrink_bias=whole)
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -104,15 +104,15 @@ def refold(
 @kernel(forceinline=True)
 def _fold(folding, items, item_bias, item_sums, block, width):
     """Replace the rows and constants of a block's items by those of their sides."""
-    attributes, own, start, tally = (
-        folding.attributes, folding.own, folding.start, folding.tally
+    attributes, item_rows, start, tally = (
+        folding.attributes, folding.item_rows, folding.start, folding.tally
     )
     (table, bias, _, _, _), item_at, rows, _ = attributes
     a_start, column, value = rows
     for j in range(block[1] - block[0]):
         i = block[0] + j
         a, a_end = a_start[item_at[i]], a_start[item_at[i] + 1]
-        assign(own, j, items, i, width)
+        assign(item_rows, j, items, i, width)
         tally[j, SLOPE], tally[j, STEEP] = ZERO, ZERO
         tally[j, CHOSEN], tally[j, OTHERS] = ZERO, ZERO
         tally[j, BIAS] = item_bias[i]
@@ -132,7 +132,7 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
     twice: 1 where the features of an item form pairs, else 0. Returns the number of attributes
     touched.
     """
-    attributes, step, own, start, tally, grads, sums, touched, joint = folding
+    attributes, step, item_rows, start, tally, grads, sums, touched, joint = folding
     shared, item_at, rows, _ = attributes
     a_start, column, value = rows
     lost_chosen, lost_other, lost_bias = (
@@ -169,9 +169,9 @@ def _unfold(folding, scratch, items, item_bias, item_sums, item_scale, block, tw
                         sums[f, SQUARE] += x * x * square
                     shared.moves[f] += 1 + np.int32(chosen)
             gain = twice * rate * slope
-            blend(own, j, max(ONE - lost, ZERO) - gain, items, i, ONE, width)
-            blend(own, j, ONE, start, j, gain, width)
-        assign(items, i, own, j, width)
+            blend(item_rows, j, max(ONE - lost, ZERO) - gain, items, i, ONE, width)
+            blend(item_rows, j, ONE, start, j, gain, width)
+        assign(items, i, item_rows, j, width)
         item_bias[i] = bias
     return count
 

@@ -68,7 +68,7 @@ class State(NamedTuple):
     pieces: with histories, each block's part of the query table in the current round. factors:
     columns of the tables; length: of query and item vectors. triple_shrink: kept shares of triple
     vectors by query feature and by item feature. repartition: set where threads make partitions.
-    joint: see `dense_features.joint_steepness`.
+    joint: see `item_side.joint_steepness`.
     """
 
     problem: Problem
@@ -259,9 +259,9 @@ def repartition_share(part, stopped, repartition, tables):
         return
     user_at, item_at, user_edge, _, item_block = repartition.assignment
     partition, spare, position = repartition.partition, repartition.spare, repartition.item_position
-    own, users = share_of(len(user_edge) - 1, part), share_of(len(user_at), part)
+    blocks, users = share_of(len(user_edge) - 1, part), share_of(len(user_at), part)
     items = share_of(len(item_at), part)
-    count_events(repartition.events, (user_at, user_edge), own, item_block, repartition.counts)
+    count_events(repartition.events, (user_at, user_edge), blocks, item_block, repartition.counts)
     _take(tables.users, repartition.user_position, user_at, users, spare.users)
     _take(tables.items, position, item_at, items, spare.items)
     _take_numbers(tables.bias, position, item_at, items, spare.bias)
@@ -270,10 +270,10 @@ def repartition_share(part, stopped, repartition, tables):
     _settle(spare.users, tables.users, user_at, partition.user_at, repartition.user_position, users)
     _settle(spare.items, tables.items, item_at, partition.item_at, position, items)
     _put(spare.bias, items, tables.bias)
-    begin_cells(repartition.counts, own, repartition.at, partition.cell, partition.run_start)
+    begin_cells(repartition.counts, blocks, repartition.at, partition.cell, partition.run_start)
     if barrier(repartition.arrived, stopped, part.threads, 2 * number):
         place_events(
-            repartition.events, (user_at, user_edge), own, item_block, position, repartition.at,
+            repartition.events, (user_at, user_edge), blocks, item_block, position, repartition.at,
             partition.run_user, partition.run_start, partition.item, partition.event,
         )
         repartition.made[own_made] = number

@@ -107,10 +107,10 @@ class ScratchBuffers(NamedTuple):
 
     scratch: row 0 the query, then the item sides, their weighted sum, and zeros. rows: 1, 2, ...:
     the rows of the sides. constant, square: of the sides, the latter squared lengths; constants
-    become corrected scores. coef: factor of an item's vector in the user's gradient. along, own:
-    factors of the query and of the side itself in an item's gradient. chances: see
-    sampling.weigh_factors. mine, impressions: [items of a block], the user's items, and items shown
-    to the user. kept: dropout, see sampling.drop_anew. own_rate, own_l2, norm, grads: see
+    become corrected scores. coef: factor of an item's vector in the user's gradient. along,
+    own_coef: factors of the query and of the side itself in an item's gradient. chances: see
+    lists.weigh_factors. mine, impressions: [items of a block], the user's items, and items shown
+    to the user. kept: dropout, see lists.drop_anew. own_rate, own_l2, norm, grads: see
     `optimizer`; None where all rows of a table have the same rate. triple_shrink: as shrink, of
     triple vectors, or None. stopped: int64, shared by threads: above 0 to stop.
     """
@@ -124,7 +124,7 @@ class ScratchBuffers(NamedTuple):
     square: np.ndarray
     coef: np.ndarray
     along: np.ndarray
-    own: np.ndarray
+    own_coef: np.ndarray
     shrink: np.ndarray
     chances: np.ndarray
     mine: np.ndarray
@@ -146,8 +146,8 @@ def buffers_for(candidates: int, factors: int, items: int) -> ScratchBuffers:
     rows = np.arange(1, size + 1, dtype=np.int32)
     chances = np.zeros(factors + 1, np.float32)
     mine, impressions = np.zeros(items, np.int32), np.zeros(items, np.int32)
-    own = (chances, mine, impressions, np.ones(factors, np.float32))
-    return ScratchBuffers(scratch, rows, np.zeros(size, np.int32), *numbers, *own)
+    of_user = (chances, mine, impressions, np.ones(factors, np.float32))
+    return ScratchBuffers(scratch, rows, np.zeros(size, np.int32), *numbers, *of_user)
 
 
 def with_own_rates(buffers: ScratchBuffers, accumulators: Accumulators) -> ScratchBuffers:

@@ -45,14 +45,16 @@ def list_norms(sharpness, score, square, query_square, norm, size):
 
 
 @kernel(forceinline=True)
-def turn_sides(scratch, rows, coef, along, own, lost, twice, q_triples, i_triples, size, width):
+def turn_sides(
+    scratch, rows, coef, along, own_coef, lost, twice, q_triples, i_triples, size, width
+):
     """Set scratch[m + 1] to the gradient of item m, and the last row but one to that of the user.
     """
     user, zeros = len(scratch) - 2, len(scratch) - 1
     gather(scratch, user, scratch, zeros, scratch, 0, size, rows, coef, width)
     blend(scratch, user, ONE, scratch, 0, -lost, width)
     for m in range(size):
-        blend(scratch, m + 1, own[m], scratch, 0, along[m], width)
+        blend(scratch, m + 1, own_coef[m], scratch, 0, along[m], width)
     turn_triples(q_triples, i_triples, scratch, twice, size)
 
 
@@ -77,14 +79,14 @@ def side_norms(scratch, items, member, twice, norm, q_triples, i_triples, size, 
 
 @kernel(forceinline=True)
 def turn_list(
-    attributes, scratch, rows, items, member, coef, along, own, lost, twice, q_triples, i_triples,
-    sharpness, score, square, query_square, norm, size, width,
+    attributes, scratch, rows, items, member, coef, along, own_coef, lost, twice, q_triples,
+    i_triples, sharpness, score, square, query_square, norm, size, width,
 ):
     """Compute norm[m] and, for items with attributes, gradients."""
     if attributes is None:
         list_norms(sharpness, score, square, query_square, norm, size)
         return
-    turn_sides(scratch, rows, coef, along, own, lost, twice, q_triples, i_triples, size, width)
+    turn_sides(scratch, rows, coef, along, own_coef, lost, twice, q_triples, i_triples, size, width)
     side_norms(scratch, items, member, twice, norm, q_triples, i_triples, size, width)
 
 
@@ -104,8 +106,8 @@ def _rate_list(accumulators, l2_scale, mean, bias, member, slope, norm, own_rate
 
 @kernel(fastmath=FAST, forceinline=True)
 def shrink_list(
-    accumulators, l2_scale, mean, bias, step, member, slope, norm, own, own_rate, own_l2, twice,
-    item_bias, shrink, alone, q_triples, triple_shrink, size,
+    accumulators, l2_scale, mean, bias, step, member, slope, norm, own_coef, own_rate, own_l2,
+    twice, item_bias, shrink, alone, q_triples, triple_shrink, size,
 ):
     """Set shrink[m] and triple_shrink[m], the kept shares of items, and move their biases.
 
@@ -126,12 +128,13 @@ def shrink_list(
             shrunk_bias = max(ONE - (ONE - shrunk_bias) * own_rate[m], ZERO)
         item_bias[i] = shrunk_bias * item_bias[i] + bias_rate * slope[m]
         gain = rate * slope[m]
-        shrink[m] = kept + (gain * (own[m] - twice) if alone else -gain * twice)
+        shrink[m] = kept + (gain * (own_coef[m] - twice) if alone else -gain * twice)
         if q_triples is not None:
             loss = (ONE - q_triples.shrink_item) * (ONE if m == 0 else share)
             if own_rate is not None:
                 loss *= own_l2[m]
-            triple_shrink[m] = max(ONE - loss, ZERO) + (gain * (own[m] - twice) if alone else ZERO)
+            left = max(ONE - loss, ZERO)
+            triple_shrink[m] = left + (gain * (own_coef[m] - twice) if alone else ZERO)
 
 
 @kernel(forceinline=True)

@@ -74,9 +74,9 @@ def _run_pair_rounds(
     """Run the rounds of one epoch, see `run_cell`; rounds are counted on from epoch to epoch."""
     cell, edge, state, loss, steps, turns = plan
     blocks = len(edge) - 1
-    own, before = share_of(blocks, part), (epoch - 1) * blocks
+    rows, before = share_of(blocks, part), (epoch - 1) * blocks
     for turn in range(before + turns[0], before + turns[1]):
-        for row in range(own[0], own[1]):
+        for row in range(rows[0], rows[1]):
             if not wait_for_cell(sync, row, turn):
                 return
             column = (row + turn) % blocks
@@ -99,9 +99,9 @@ def run_list_rounds(
     cell, edge, state, losses, steps, turns = plan
     user_sums, item_sums, q_sums, a_sums, mean, bias = accumulators
     blocks = len(edge) - 1
-    own = share_of(blocks, part)
+    rows = share_of(blocks, part)
     for turn in range(turns[0], turns[1]):
-        for row in range(own[0], own[1]):
+        for row in range(rows[0], rows[1]):
             if not wait_for_cell(sync, row, turn):
                 return
             column = (row + turn) % blocks
@@ -239,8 +239,8 @@ def _attributes_of(attributes, n):
 
 
 def _folding_of(folding, attributes):
-    _, step, own, start, tally, ways, sums, touched, joint = folding
-    return FoldedItems(attributes, step, own, start, tally, ways, sums, touched, joint)
+    _, step, item_rows, start, tally, ways, sums, touched, joint = folding
+    return FoldedItems(attributes, step, item_rows, start, tally, ways, sums, touched, joint)
 
 
 # Parts of one cell, or None. _query, _attributes: a side with the cell's copy of its table.

@@ -256,11 +256,11 @@ def gather_pairs(typing, target, t, source, s, table, start, end, column, value,
         to, source_row = e.row(0, 1), e.row(2, 3)
         sums: dict[int, ir.Value] = {}
         for o, n in e.chunks(WIDE):
-            own = e.load(source_row, o, n)
+            term = e.load(source_row, o, n)
             total, squares = gathered(e, source_row, o, n, squares=True)
             e.store(total, to, o, n)
             # the square of the sum, less the squares of the parts: twice the pairs
-            rest = e.builder.fsub(e.builder.fmul(total, total), e.fma(own, own, squares, n))
+            rest = e.builder.fsub(e.builder.fmul(total, total), e.fma(term, term, squares, n))
             sums[n] = e.builder.fadd(sums[n], rest) if n in sums else rest
         twice = e.total([(vector, lanes) for lanes, vector in sums.items()])
         return e.builder.fmul(ir.Constant(FLOAT, 0.5), twice)
@@ -311,8 +311,8 @@ def side_step(typing, users, u, items, i, j, scratch, shrink, gain, width):
                 (positive, keep_i, gain_i, along),
                 (negative, keep_j, loss, against),
             ):
-                own = e.scaled(kept, e.load(row, o, n), n)
-                e.store(e.fma(e.splat(step, n), way, own, n), row, o, n)
+                shrunk = e.scaled(kept, e.load(row, o, n), n)
+                e.store(e.fma(e.splat(step, n), way, shrunk, n), row, o, n)
 
     signature = types.void(users, INDEX, items, INDEX, INDEX, scratch, KEEPS, GAINS, width)
     return row_operation(signature, emit)

@@ -96,9 +96,9 @@ def store(typing, counters, index, value):
 @intrinsic
 def increment(typing, counters, index):
     """Add 1 to counters[index] atomically."""
-    one = ir.Constant(ir.IntType(64), 1)
+    step = ir.Constant(ir.IntType(64), 1)
     signature = types.void(counters, types.int64)
-    return _atomic(signature, lambda builder, at: builder.atomic_rmw("add", at, one, "acq_rel"))
+    return _atomic(signature, lambda builder, at: builder.atomic_rmw("add", at, step, "acq_rel"))
 
 
 @intrinsic
@@ -182,15 +182,15 @@ def wait_for_epoch(sync, thread, epoch):
     """After an epoch, wait for the next call; return False if this thread should end."""
     _, _, finished, stopped, called = sync
     increment(finished, 0)
-    looks, own = 0, thread * LINE
-    while load(called, own) <= epoch:
-        if load(stopped, 0) != 0 or load(called, own) == ONCE:
+    looks, slot = 0, thread * LINE
+    while load(called, slot) <= epoch:
+        if load(stopped, 0) != 0 or load(called, slot) == ONCE:
             return False
         looks += 1
         if looks < FEW_SPINS:
             _relax()
         elif looks < FEW_SPINS + STAY:
             _sleep(_TIME)
-        elif _swap_if(called, own, epoch, GONE):
+        elif _swap_if(called, slot, epoch, GONE):
             return False
     return load(stopped, 0) == 0

@@ -65,7 +65,7 @@ def query_triples_for(
 
     shares: kept shares of query features and of item features.
     """
-    user, item = (np.float32(1 - rate * own) for rate, own in zip(rates, (l2.user, l2.item)))
+    user, item = (np.float32(1 - rate * side) for rate, side in zip(rates, (l2.user, l2.item)))
     meets = np.ascontiguousarray(triples.query.meets, np.float32)
     buffers, grad = _buffers(triples.query, triples.factors), np.zeros(triples.factors, np.float32)
     groups = (np.int64(triples.query.own), triples.query.group)
@@ -178,8 +178,8 @@ def meet_item(q_triples, i_triples, scratch, m, items, i, table, start, end, col
         return ZERO
     first, factors, lost = q_triples.first, len(q_triples.square), ZERO
     for f in range(factors):
-        whole, own = scratch[m + 1, first + f], items[i, first + f]
-        lost += whole * whole - own * own
+        whole, item_value = scratch[m + 1, first + f], items[i, first + f]
+        lost += whole * whole - item_value * item_value
     for e in range(start, end):
         x, row = value[e], np.int64(column[e])
         for f in range(factors):
@@ -258,9 +258,9 @@ def move_item(q_triples, i_triples, scratch, items, i, m, kept, kept_triples, ga
         return
     group, held, met, alone = _of_items(i_triples)
     for f in range(factors):
-        own = items[i, first + f]
-        grad = scratch[m + 1, first + f] + held[f] * (met[m, group, f] - alone * own)
-        items[i, first + f] = kept_triples * own + gain * grad
+        old = items[i, first + f]
+        grad = scratch[m + 1, first + f] + held[f] * (met[m, group, f] - alone * old)
+        items[i, first + f] = kept_triples * old + gain * grad
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -276,8 +276,8 @@ def move_row(
     )
     alone = q_triples.meets[group, group] * x
     for f in range(factors):
-        own = table[row, first + f]
-        grad[f] = x * scratch[0, first + f] * (met[group, f] - alone * own)
+        old = table[row, first + f]
+        grad[f] = x * scratch[0, first + f] * (met[group, f] - alone * old)
     if i_triples is not None:
         for f in range(factors):
             grad[f] += x * scratch[0, first + factors + f]
@@ -313,9 +313,9 @@ def move_attribute(q_triples, i_triples, scratch, table, f, m, gain, up, kept, k
     group, held, met = np.int64(i_triples.group[f]), i_triples.held, i_triples.met
     alone = up * i_triples.meets[group, group]
     for c in range(factors):
-        own = table[f, first + c]
+        old = table[f, first + c]
         grad = gain * (scratch[m + 1, first + c] + held[c] * met[m, group, c])
-        table[f, first + c] = (kept_triples - alone * held[c]) * own + grad
+        table[f, first + c] = (kept_triples - alone * held[c]) * old + grad
 
 
 @kernel(fastmath=FAST, forceinline=True)

@@ -51,7 +51,7 @@ from fmpair.engine.strata.sampling_tables import (
     raised_by,
 )
 from fmpair.jit import kernel
-from fmpair.seeds import GOLDEN, MASK, mixed, stream
+from fmpair.rng import GOLDEN, MASK, mixed, stream
 from fmpair.threads import all_threads
 
 SCRATCH_ROWS = 3  # in the kernel of pairs
@@ -313,12 +313,12 @@ def history_query(
         taken(whole.table, feature), whole.bias, np.zeros(len(feature), np.int32),
         whole.rate[feature], whole.shrink[feature],
     )
-    own = None if accumulators.query is None else accumulators.query[feature]
+    query_sums = None if accumulators.query is None else accumulators.query[feature]
     query = Query(
         shared, np.zeros(0, np.int32), np.int64(span[0]), rows, partition.user_at,
         problem.user_rows,
     )
-    return query, QueryPiece(feature, shared, own)
+    return query, QueryPiece(feature, shared, query_sums)
 
 
 def history_rows(

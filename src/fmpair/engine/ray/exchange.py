@@ -138,8 +138,8 @@ class Merging:
         whole, sums = self.whole, self.sums
         self.query = self.features = None  # the whole tables are sent
         if sums is not None:
-            own = {"query": sums.query[0], "features": sums.features[0]}
-            sums = sums._replace(users=NO_WEIGHT, items=NO_WEIGHT, **own)
+            first_copy = {"query": sums.query[0], "features": sums.features[0]}
+            sums = sums._replace(users=NO_WEIGHT, items=NO_WEIGHT, **first_copy)
         query = whole.query.of(0) if whole.query else None
         features = whole.features.of(0) if whole.features else None
         return EpochStart(
@@ -203,8 +203,8 @@ def _merged(
     feature = np.unique(np.concatenate([changed.feature for changed in changes]))
     copy = copies.of(0)
     bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
-    own = NO_WEIGHT if sums is None else sums[0][feature]
-    return ChangedRows(feature, copy.table[feature], bias, own)
+    accumulated = NO_WEIGHT if sums is None else sums[0][feature]
+    return ChangedRows(feature, copy.table[feature], bias, accumulated)
 
 
 # Checkpoints: the rows of all workers are copied into the driver's tables.

@@ -174,12 +174,12 @@ def _gathered(
     plan: WorkerPlan, sources: tuple[EventSource, ...], users: int, start: np.ndarray
 ) -> Shard:
     """Collect all events grouped by user; the column `user` is left empty."""
-    place, slot = np.zeros(users, np.int32), start[:-1].copy()
-    place[plan.users] = np.arange(len(plan.users), dtype=np.int32)
+    local_user, slot = np.zeros(users, np.int32), start[:-1].copy()
+    local_user[plan.users] = np.arange(len(plan.users), dtype=np.int32)
     columns = list(Shard(NO_NUMBERS, NO_NUMBERS))
     for shard in _shards(sources, plan.users):
         at = np.empty(len(shard.user), np.int64)
-        _slots(place, shard.user, slot, at)
+        _slots(local_user, shard.user, slot, at)
         for n in range(1, len(shard)):
             if len(shard[n]):
                 if not len(columns[n]):
@@ -214,9 +214,9 @@ def _problem(plan: WorkerPlan, shard: Shard, start: np.ndarray) -> Problem:
 
 
 @kernel
-def _slots(place, user, slot, at):
+def _slots(local_user, user, slot, at):
     """Assign each event to the next free slot of its user."""
     for e in range(len(user)):
-        own = place[user[e]]
-        at[e] = slot[own]
-        slot[own] += 1
+        u = local_user[user[e]]
+        at[e] = slot[u]
+        slot[u] += 1

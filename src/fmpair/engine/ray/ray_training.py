@@ -249,8 +249,8 @@ class RayTraining:
         edge = self.assignment.item_edge
         items = self.assignment.item_at[edge[column] : edge[column + 1]]
         tables, sums = self.whole.tables, self.merging.sums
-        own = sums.items[items] if sums else NO_WEIGHT
-        return TableBlock(tables.items[items], tables.item_bias[items], own)
+        accumulated = sums.items[items] if sums else NO_WEIGHT
+        return TableBlock(tables.items[items], tables.item_bias[items], accumulated)
 
     def _rounds(self, first: int, last: int) -> list[tuple[int, float, int]]:
         """Run rounds and make a checkpoint; return (cell, loss, steps) of all cells."""
@@ -277,9 +277,9 @@ class RayTraining:
     def _checkpoint(self, kept: list[WorkerRows], out: list[TableBlock], turn: int) -> None:
         """Store all rows of the workers after a round."""
         assert self.assignment is not None
-        for rows, own, passed in zip(self.pool.rows, kept, out):
+        for rows, kept_rows, passed in zip(self.pool.rows, kept, out):
             column = (rows.start + turn) % self.settings.blocks
-            have = own._replace(items={column: passed, **own.items})
+            have = kept_rows._replace(items={column: passed, **kept_rows.items})
             store_rows(self.whole.tables, self.merging.sums, self.assignment, rows, have)
 
     def _start_over(self, error: Exception, tries: int) -> None:

@@ -14,7 +14,7 @@ from fmpair.engine.cpu.operands import NO_ACCUMULATORS, Copies, Shared, Tables
 from fmpair.engine.cpu.rounds import ThreadShare
 from fmpair.engine.cpu.simd import blank
 from fmpair.engine.cpu.worker import Result, cells
-from fmpair.engine.dense_features import joint_steepness
+from fmpair.engine.item_side import joint_steepness
 from fmpair.engine.ray.exchange import (
     ChangedRows,
     EpochStart,
@@ -49,8 +49,8 @@ class Worker:
         """Receive the rows of its users and the item blocks of the next round."""
         assert self.part is not None
         count = (len(self.part.plan.users), len(self.part.plan.times))
-        own, items_of_all = (blank(n, users.rows.shape[1]) for n in count)
-        self.tables = Tables(own, items_of_all, np.zeros(count[1], np.float32))
+        users_of_worker, items_of_all = (blank(n, users.rows.shape[1]) for n in count)
+        self.tables = Tables(users_of_worker, items_of_all, np.zeros(count[1], np.float32))
         self.sums = [np.zeros(n if len(users.sums) else 0, np.float32) for n in count]
         self.tables.users[:], self.sums[0][:] = users.rows, users.sums
         for column, block in items.items():
@@ -184,8 +184,8 @@ def _changed_rows(copy: Shared, sums: np.ndarray | None) -> ChangedRows:
     """Return the rows that a cell changed."""
     feature = np.flatnonzero(copy.moves).astype(np.int32)
     bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
-    own = NO_WEIGHT if sums is None else sums[feature]
-    return ChangedRows(feature, copy.table[feature], bias, own, copy.moves[feature])
+    accumulated = NO_WEIGHT if sums is None else sums[feature]
+    return ChangedRows(feature, copy.table[feature], bias, accumulated, copy.moves[feature])
 
 
 def _overwrite(copy: Shared, sums: np.ndarray | None, changed: ChangedRows) -> None:

@@ -15,7 +15,7 @@ from fmpair.engine.reference.objective import Choice, item_side, loss, query_sid
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata import sampling_tables
 from fmpair.engine.strata.sampling_tables import PARTS, PER_DRAW, dropped_parts
-from fmpair.seeds import GOLDEN, MASK, mixed, stream
+from fmpair.rng import GOLDEN, MASK, mixed, stream
 
 TRIES = 32
 
@@ -155,8 +155,8 @@ class Draws:
         if not parts:
             return choice
         draws = [self.next() for _ in range(-(-factors // PER_DRAW))]
-        drawn = [draw >> 8 * n & 0xFF for draw in draws for n in range(PER_DRAW)]
-        kept = np.array(drawn[:factors]) >= parts
+        bytes_drawn = [draw >> 8 * n & 0xFF for draw in draws for n in range(PER_DRAW)]
+        kept = np.array(bytes_drawn[:factors]) >= parts
         return replace(choice, kept=np.where(kept, PARTS / (PARTS - parts), 0.0))
 
     def order(self, tables: Parameters) -> None:
@@ -202,10 +202,10 @@ class Draws:
         if not shares:
             return []
         chance = (self.next() >> 32) / 2**32  # rounds both up or down
-        own = int(most * settings.own_share + chance)
-        shown = int(most * shares + chance) - own
-        drawn = self.some(mine, own) + self.some(impressions, shown)
-        return [j for j in drawn if self.items[j] != choice.i]
+        n_own = int(most * settings.own_share + chance)
+        n_shown = int(most * shares + chance) - n_own
+        listed = self.some(mine, n_own) + self.some(impressions, n_shown)
+        return [j for j in listed if self.items[j] != choice.i]
 
     def some(self, listed: list[int], wanted: int) -> list[int]:
         """Return `wanted` of the listed, or all; the list is shuffled."""
@@ -232,8 +232,8 @@ class Draws:
         raised = sampling_tables.raised_by(self.settings, self.everything)
         if not raised:
             return choice
-        drawn = len(choice.items) - first_drawn
-        return replace(choice, off=(0.0,) * first_drawn + (-raised,) * drawn)
+        n_drawn = len(choice.items) - first_drawn
+        return replace(choice, off=(0.0,) * first_drawn + (-raised,) * n_drawn)
 
     @property
     def everything(self) -> int:

@@ -68,10 +68,10 @@ def query_side(
     return q if choice.kept is None else q * choice.kept
 
 
-def _parts(own: np.ndarray, table: np.ndarray, features: tuple) -> np.ndarray:
+def _parts(id_vector: np.ndarray, table: np.ndarray, features: tuple) -> np.ndarray:
     """Return x v of every feature of a side, the id first: [features + 1, columns]."""
     column, value = features
-    return np.vstack([own, value[:, None] * table[column]])
+    return np.vstack([id_vector, value[:, None] * table[column]])
 
 
 def _second(
@@ -168,10 +168,15 @@ def _query_gradients(
     parts = _parts(parameters.users[choice.u], parameters.query, choice.query)
     others = _second(parts, choice.query, triples.factors, triples.query)[1]
     pairs, k = pair_columns(parts.shape[1], triples), triples.factors
-    two, one = gradient[pairs : pairs + k], gradient[pairs + k :]
+    of_second, of_first = gradient[pairs : pairs + k], gradient[pairs + k :]
     return [
-        (*row, np.append(gradient[:pairs], two * own + (one if triples.mirrored else 0.0)))
-        for row, own in zip(rows, others)
+        (
+            *row,
+            np.append(
+                gradient[:pairs], of_second * other + (of_first if triples.mirrored else 0.0)
+            ),
+        )
+        for row, other in zip(rows, others)
     ]
 
 
@@ -189,7 +194,7 @@ def _item_gradients(
     if triples and triples.mirrored:
         others = _second(parts, side, triples.factors, triples.item)[1]
         gradients[:, pairs:] += gradient[k:] * others
-    return [(*row, own) for row, own in zip(rows, gradients)]
+    return [(*row, row_gradient) for row, row_gradient in zip(rows, gradients)]
 
 
 def _cosine(q: np.ndarray, p: np.ndarray) -> float:

@@ -14,8 +14,7 @@ import numpy as np
 
 from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
-from fmpair.engine.dense_features import joint_steepness
-from fmpair.engine.item_side import pair_columns
+from fmpair.engine.item_side import joint_steepness, pair_columns
 from fmpair.engine.reference.draws import StrataCell, choice_of, choices, row
 from fmpair.engine.reference.objective import (
     Choice,
@@ -147,22 +146,28 @@ class ReferenceTraining:
         """Do nothing: there is nothing to release."""
 
     def _run(
-        self, cell: StrataCell, epoch: int, rate: float, own: Parameters, sums: Any, moves: list
+        self,
+        cell: StrataCell,
+        epoch: int,
+        rate: float,
+        cell_tables: Parameters,
+        sums: Any,
+        moves: list,
     ) -> list[float]:
         """Run a cell's steps on its own tables; return their losses and append its moves."""
-        moved = (np.zeros(len(own.query)), np.zeros(len(own.features)))
+        moved = (np.zeros(len(cell_tables.query)), np.zeros(len(cell_tables.features)))
         moves.append(moved)
         if folds(self.problem, self.settings):
             rates = (rate, self.feature_rates["features"])
-            folded = FoldedCell(cell, own, self.settled, rates, sums)
+            folded = FoldedCell(cell, cell_tables, self.settled, rates, sums)
             return self._run_folded(folded, epoch, sums, moved)
         losses, triples = [], self.problem.triples
-        for choice in choices(cell, epoch, own):
-            losses.append(choice.warp_weight * loss(own, choice, self.settled, triples))
+        for choice in choices(cell, epoch, cell_tables):
+            losses.append(choice.warp_weight * loss(cell_tables, choice, self.settled, triples))
             if len(choice.items) == 1:  # WARP found no violation
                 continue
-            choice = bounded(own, choice, self.settled, rate, triples)
-            take_step(own, choice, self.settled, rate, self.feature_rates, sums, triples)
+            choice = bounded(cell_tables, choice, self.settled, rate, triples)
+            take_step(cell_tables, choice, self.settled, rate, self.feature_rates, sums, triples)
             moved[0][choice.query[0]] += 1
             moved[1][np.unique(np.concatenate([side[0] for side in choice.sides]))] += 1
         return losses
@@ -213,24 +218,26 @@ def _merge(tables: Any, copies: list, moves: list[tuple]) -> None:
 class FoldedCell:
     """The items of a cell folded with their attributes, see `strata.sampling_tables`.
 
-    own: the cell's tables. cell, tables, settings: what the steps between foldings use: without
-    attributes, with sides for items, without regularisation of items. moved: moves of each
-    attribute.
+    cell_tables: those that the cell changes. cell, tables, settings: what the steps between
+    foldings use: without attributes, with sides for items, without regularisation of items.
+    moved: moves of each attribute.
     """
 
     def __init__(
-        self, cell: StrataCell, own: Parameters, settings: Settings,
+        self, cell: StrataCell, cell_tables: Parameters, settings: Settings,
         rates: tuple[float, np.ndarray], accumulators: Accumulators | None,
     ):  # fmt: skip
         """rates: the epoch's, and the attributes' shares of it."""
         problem, self.items = cell.problem, cell.items
-        self.own, self.full, self.accumulators = own, settings, accumulators
+        self.cell_tables, self.full, self.accumulators = cell_tables, settings, accumulators
         self.rate, self.shares, self.rows = *rates, problem.item_rows
         self.joint = joint_steepness(problem.item_groups, problem.item_rows)
         self.cell = replace(cell, problem=problem._replace(item_rows=empty_rows(problem.items)))
-        self.tables = own._replace(items=own.items.copy(), item_bias=own.item_bias.copy())
+        self.tables = cell_tables._replace(
+            items=cell_tables.items.copy(), item_bias=cell_tables.item_bias.copy()
+        )
         self.settings = settings._replace(positive=0.0, negative=0.0, bias=0.0)
-        self.moved = np.zeros(len(own.features), int)
+        self.moved = np.zeros(len(cell_tables.features), int)
         self._fold()
 
     def at_run(self, anew: bool) -> None:
@@ -242,7 +249,7 @@ class FoldedCell:
     def _fold(self) -> None:
         for i in self.items:
             self.tables.items[i], self.tables.item_bias[i] = item_side(
-                self.own, i, row(self.rows, i)
+                self.cell_tables, i, row(self.rows, i)
             )
         self.start = (self.tables.items.copy(), self.tables.item_bias.copy())
         self.squares = self.accumulators.items.copy() if self.accumulators else np.zeros(0)
@@ -273,16 +280,18 @@ class FoldedCell:
             if rate > 0:
                 for f, x in zip(*row(self.rows, i)):
                     total = sums.setdefault(int(f), AttributeSums())
-                    total.gradient += x * (moved / rate + pull * (side - x * self.own.features[f]))
+                    total.gradient += x * (
+                        moved / rate + pull * (side - x * self.cell_tables.features[f])
+                    )
                     total.bias += x * self.slope[i]
                     total.steepness += max(x * x, self.joint[f]) * self.steepness[i]
                     total.due += self.chosen[i] + self.others[i]
                     total.square += x * x * square
                     self.moved[f] += 1 + int(self.chosen[i])
-            inner = rate * pull * (side - self.own.items[i])
+            inner = rate * pull * (side - self.cell_tables.items[i])
             self._shrink_item(i, rate)
-            self.own.items[i] += moved + inner
-            self.own.item_bias[i] += self.tables.item_bias[i] - self.start[1][i]
+            self.cell_tables.items[i] += moved + inner
+            self.cell_tables.item_bias[i] += self.tables.item_bias[i] - self.start[1][i]
         for f, total in sums.items():
             self._move(f, total)
 
@@ -291,8 +300,8 @@ class FoldedCell:
         scale = full.l2_scale.items[i] if full.l2_scale else 1.0
         lost = rate * scale * (full.positive * chosen + full.negative * others)
         lost_bias = rate * full.has_bias * full.bias * (chosen + others)
-        self.own.items[i] *= max(1 - lost, 0.0)
-        self.own.item_bias[i] *= max(1 - lost_bias, 0.0)
+        self.cell_tables.items[i] *= max(1 - lost, 0.0)
+        self.cell_tables.item_bias[i] *= max(1 - lost_bias, 0.0)
 
     def _move(self, f: int, sums: AttributeSums) -> None:
         """Take one step of an attribute along its summed gradient.
@@ -306,9 +315,11 @@ class FoldedCell:
             rate /= math.sqrt(self.accumulators.features[f])
         l2 = self.full.features[f] * min(sums.due, self.steps)
         step = rate / (1 + rate * (sums.steepness + l2))
-        self.own.features[f] += step * (sums.gradient - l2 * self.own.features[f])
+        self.cell_tables.features[f] += step * (sums.gradient - l2 * self.cell_tables.features[f])
         if self.full.has_bias:
-            self.own.feature_bias[f] += step * (sums.bias - l2 * self.own.feature_bias[f])
+            self.cell_tables.feature_bias[f] += step * (
+                sums.bias - l2 * self.cell_tables.feature_bias[f]
+            )
 
 
 class AttributeSums:

@@ -15,8 +15,7 @@ import numpy as np
 from fmpair.arrays import Rows, all_are, group_rows, starts, tally
 from fmpair.engine.contract import Problem
 from fmpair.jit import kernel
-from fmpair.rng import STEP, high, low, scramble
-from fmpair.seeds import stream
+from fmpair.rng import STEP, high, low, scramble, stream
 
 MIN_ITEMS = 64  # a block must leave a choice of negatives
 # Events of a cell: they must outweigh the cost of starting it and of merging shared tables.
@@ -118,11 +117,11 @@ def by_user(problem: Problem, numbered: bool) -> EventsByUser:
 def _sort(users, items, slot, item, event):
     """Counting sort by user."""
     for e in range(len(users)):
-        place = slot[users[e]]
+        at = slot[users[e]]
         slot[users[e]] += 1
-        item[place] = items[e]
+        item[at] = items[e]
         if len(event):
-            event[place] = e
+            event[at] = e
 
 
 def assigned(
@@ -182,11 +181,11 @@ def placed(
     run_user, item = np.empty(runs, np.int32), np.empty(total, np.int32)
     event = np.empty(len(events.event), np.int32)
 
-    def place(part: int) -> None:
+    def write_part(part: int) -> None:
         out = (run_user, run_start, item, event)
         place_events(events, users, share(part), item_block, position, at, *out)
 
-    list(each(place, range(parts)))
+    list(each(write_part, range(parts)))
     return Partition(user_at, item_at, item_edge, cell, run_user, run_start, item, event)
 
 
@@ -242,22 +241,22 @@ def place_events(events, users, share, item_block, position, at, run_user, run_s
         for p in range(user_edge[block], user_edge[block + 1]):
             for e in range(start[user_at[p]], start[user_at[p] + 1]):
                 column = item_block[items[e]]
-                place = slot[column]
-                slot[column] = place + 1
+                entry = slot[column]
+                slot[column] = entry + 1
                 if last[column] != p:
                     last[column] = p
-                    run_user[run[column]], run_start[run[column]] = p, place
+                    run_user[run[column]], run_start[run[column]] = p, entry
                     run[column] += 1
-                item[place] = position[items[e]]
+                item[entry] = position[items[e]]
                 if len(event):
-                    event[place] = numbers[e]
+                    event[entry] = numbers[e]
 
 
 def places(at: np.ndarray) -> np.ndarray:
     """Return the position of each id, given the id at each position."""
-    place = np.empty_like(at)
-    place[at] = np.arange(len(at), dtype=at.dtype)
-    return place
+    position = np.empty_like(at)
+    position[at] = np.arange(len(at), dtype=at.dtype)
+    return position
 
 
 def batch(partition: Partition, user_block: int, item_block: int) -> np.ndarray:

@@ -53,9 +53,9 @@ def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> S
     times: [items]. For batch negatives, `other` has an entry per event of the partition.
     """
     edges, sampler = partition.item_edge, Sampler()
-    own = times[partition.item_at[: edges[-1]]]
+    times_in_order = times[partition.item_at[: edges[-1]]]
     if settings.negative_sampler == "popularity":
-        weight = own**settings.drawn_power
+        weight = times_in_order**settings.drawn_power
         tables = [alias_table(weight[a:b]) for a, b in zip(edges[:-1], edges[1:])]
         accept, other = (np.concatenate(parts) for parts in zip(*tables))
         sampler = Sampler(accept, other)
@@ -63,7 +63,7 @@ def sampler_of(partition: Partition, times: np.ndarray, settings: Settings) -> S
         block = np.searchsorted(edges, partition.item, side="right") - 1
         sampler = Sampler(other=partition.item - edges[block].astype(np.int32))
     if settings.logq_correction and settings.negative_sampler != "uniform":
-        sampler = sampler._replace(log_chance=log_chances(own, settings))
+        sampler = sampler._replace(log_chance=log_chances(times_in_order, settings))
     return sampler
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from fmpair.capacity import memory
+from fmpair.checks import memory
 from fmpair.engine.contract import Parameters, Problem, Settings
 from fmpair.engine.torch.events import BLOCK, BLOCK_EVENT, Minibatch, event_bytes
 from fmpair.errors import OptionError, named

@@ -129,11 +129,15 @@ class EpochEvents:
         block, row, start = self._in_runs(block, size, generator)
         heads = block.take(start.clamp(max=len(row) - 1))
         for n, top in enumerate(row[::size].tolist()):
-            own = slice(n * size, min((n + 1) * size, len(row)))
-            height = self.rows if own.stop - own.start == size else int(row[-1]) - top + 1
+            events = slice(n * size, min((n + 1) * size, len(row)))
+            height = self.rows if events.stop - events.start == size else int(row[-1]) - top + 1
             part = slice(top, top + height)
-            starts = start[part.start : part.stop + 1].clamp(own.start, own.stop) - own.start
-            chosen = Chosen(row[own] - top, block.item[own], block.weight[own], starts, self.once)
+            starts = (
+                start[part.start : part.stop + 1].clamp(events.start, events.stop) - events.start
+            )
+            chosen = Chosen(
+                row[events] - top, block.item[events], block.weight[events], starts, self.once
+            )
             yield Minibatch(heads.user[part], heads.situation[part], heads.event[part], chosen)
 
     def _in_runs(
@@ -144,8 +148,10 @@ class EpochEvents:
         Events of the same query form runs, which are shuffled. Rows after the last are empty.
         """
         group, order = torch.sort(self._queries(block), stable=True)
-        place = torch.arange(len(group), device=self.device) - torch.searchsorted(group, group)
-        run = (place % self.run == 0).cumsum(0) - 1
+        number_in_query = torch.arange(len(group), device=self.device) - torch.searchsorted(
+            group, group
+        )
+        run = (number_in_query % self.run == 0).cumsum(0) - 1
         count = int(run[-1]) + 1
         row = torch.randperm(count, generator=generator, device=self.device)[run]
         row, again = torch.sort(row, stable=True)
@@ -220,12 +226,12 @@ class EpochEvents:
             draw = torch.randint(1 << 62, (1,), generator=generator, device=self.device)
             key = int(draw)
             return lambda first, last: self._shuffled(first, last, key)
-        drawn = self._drawn(generator)
-        return lambda first, last: drawn[first:last]
+        events = self._drawn(generator)
+        return lambda first, last: events[first:last]
 
     def _shuffled(self, first: int, last: int, key: int) -> torch.Tensor:
-        place = torch.arange(first, last, device=self.device)
-        event = permuted(place, self.count, key).to(self.home)
+        position = torch.arange(first, last, device=self.device)
+        event = permuted(position, self.count, key).to(self.home)
         return event if self.learned is None else self.learned[event]
 
     def _drawn(self, generator: torch.Generator) -> torch.Tensor:
@@ -241,19 +247,21 @@ class EpochEvents:
         order = torch.argsort(user, stable=True)
         _, times = torch.unique_consecutive(user[order], return_counts=True)
         first = times.cumsum(0) - times
-        drawn = (draws[0] * len(times)).long().clamp(max=len(times) - 1)
-        place = first[drawn] + (draws[1] * times[drawn]).long().clamp(max=times[drawn] - 1)
-        return every[order[place]].to(self.home)
+        user_number = (draws[0] * len(times)).long().clamp(max=len(times) - 1)
+        entry = first[user_number] + (draws[1] * times[user_number]).long().clamp(
+            max=times[user_number] - 1
+        )
+        return every[order[entry]].to(self.home)
 
 
-def permuted(place: torch.Tensor, count: int, key: int) -> torch.Tensor:
-    """Return where a random permutation of `count` numbers puts each place: int64 [places].
+def permuted(position: torch.Tensor, count: int, key: int) -> torch.Tensor:
+    """Return where a random permutation of `count` numbers puts each position: int64 [positions].
 
-    A Feistel network over a grid of about sqrt(count) rows and columns; places outside the range
+    A Feistel network over a grid of about sqrt(count) rows and columns; positions outside the range
     are permuted again until they are inside.
     """
     wide = max(int(np.ceil(np.sqrt(count))), 1)
-    out = _crossed(place, -(-count // wide), wide, key)
+    out = _crossed(position, -(-count // wide), wide, key)
     outside = torch.nonzero(out >= count)[:, 0]
     while len(outside):
         out[outside] = _crossed(out[outside], -(-count // wide), wide, key)
@@ -261,9 +269,9 @@ def permuted(place: torch.Tensor, count: int, key: int) -> torch.Tensor:
     return out
 
 
-def _crossed(place: torch.Tensor, high: int, wide: int, key: int) -> torch.Tensor:
+def _crossed(position: torch.Tensor, high: int, wide: int, key: int) -> torch.Tensor:
     """Permute the cells of a grid: shift rows by a hash of the column, then columns, in turns."""
-    row, column = torch.div(place, wide, rounding_mode="floor"), place % wide
+    row, column = torch.div(position, wide, rounding_mode="floor"), position % wide
     for turn in range(ROUNDS):
         salt = (key + turn * 0x5851F42D4C957F2D) % (1 << 63)
         if turn % 2:

@@ -34,9 +34,9 @@ class Negatives:
         self.log_chance = self._moved(log_chance.astype(np.float32))
         self.shown = self._lists(problem.impressions)
         if settings.loss != "softmax":  # candidates shared by all users need no seen items
-            own = distinct_pairs(problem.user, problem.item, problem.users)
-            self.own = self._lists(own)
-            self.seen = self._moved(own.owner * problem.items + own.column)
+            own_items = distinct_pairs(problem.user, problem.item, problem.users)
+            self.own_items = self._lists(own_items)
+            self.seen = self._moved(own_items.owner * problem.items + own_items.column)
         self.steps, self.order, self.spread = 0, torch.empty(0), torch.empty(0)
 
     def _moved(self, array: np.ndarray) -> torch.Tensor:
@@ -48,8 +48,8 @@ class Negatives:
     def is_chosen(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
         """Return whether the user of each row has an event with the item: bool [events, n]."""
         key = user[:, None] * self.items + item
-        place = torch.searchsorted(self.seen, key).clamp(max=len(self.seen) - 1)
-        return self.seen[place] == key
+        entry = torch.searchsorted(self.seen, key).clamp(max=len(self.seen) - 1)
+        return self.seen[entry] == key
 
     def shared(self, count: int) -> torch.Tensor:
         """Draw candidates shared by all events of a minibatch: int64 [count]."""
@@ -60,20 +60,20 @@ class Negatives:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw negatives int64 [events, count]; also return whether each is valid (bool)."""
         shape = (len(user), count)
-        drawn = self._sampled(shape, item, q)
+        negative = self._sampled(shape, item, q)
         for _ in range(TRIES):
             again = self._sampled(shape, item, q)
-            drawn = torch.where(self.is_chosen(user, drawn), again, drawn)
-        valid = ~self.is_chosen(user, drawn)
+            negative = torch.where(self.is_chosen(user, negative), again, negative)
+        valid = ~self.is_chosen(user, negative)
         draw = self._uniform(shape)
         shares = (self.settings.own_share, self.settings.impression_share)
-        for share, lists in zip(shares, (self.own, self.shown)):
+        for share, lists in zip(shares, (self.own_items, self.shown)):
             if share and lists is not None:
                 listed, there = self._listed(user, lists, shape)
                 there &= (draw >= 0) & (draw < share) & (listed != item[:, None])
-                drawn, valid = torch.where(there, listed, drawn), valid | there
+                negative, valid = torch.where(there, listed, negative), valid | there
             draw = draw - share
-        return drawn, valid
+        return negative, valid
 
     def tried(self, user: torch.Tensor, item: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
         """Draw items that may be chosen ones: int64 [events, n_negatives]."""
@@ -100,10 +100,10 @@ class Negatives:
     def _by_chance(self, shape: tuple[int, ...]) -> torch.Tensor:
         count = len(self.candidates)
         if self.settings.negative_sampler == "uniform":
-            place = (self._uniform(shape) * count).long()
+            entry = (self._uniform(shape) * count).long()
         else:
-            place = torch.searchsorted(self.bound, self._uniform(shape), right=True)
-        return self.candidates[place.clamp(max=count - 1)]
+            entry = torch.searchsorted(self.bound, self._uniform(shape), right=True)
+        return self.candidates[entry.clamp(max=count - 1)]
 
     def _adaptive(self, shape: tuple[int, int], q: torch.Tensor) -> torch.Tensor:
         """Draw a factor that matters to the query, then an item that ranks high by it."""
@@ -123,11 +123,11 @@ class Negatives:
         """Draw from each user's list: items [events, n], and whether the list has any."""
         start, column = lists
         first, length = start[user][:, None], (start[user + 1] - start[user])[:, None]
-        place = first + (self._uniform(shape) * length).long()
+        entry = first + (self._uniform(shape) * length).long()
         there = (length > 0).expand(shape).clone()
         if not len(column):
             return torch.zeros(shape, dtype=torch.int64, device=self.device), there
-        return column[place.clamp(max=len(column) - 1)].long(), there
+        return column[entry.clamp(max=len(column) - 1)].long(), there
 
 
 def loss_of(
@@ -203,9 +203,9 @@ def sample_of(
     """
     vectors, constants = sides
     negatives.order_items(vectors.detach(), constants.detach())
-    drawn = negatives.shared(settings.n_negatives)
-    off = negatives.log_chance[drawn] + math.log(len(drawn))
-    both = torch.cat([item, drawn])
-    rows = embedding(both, vectors).split([len(item), len(drawn)])
-    beside = embedding(both, constants[:, None])[:, 0].split([len(item), len(drawn)])
-    return Sample(item, rows[0], beside[0], drawn, rows[1], beside[1] - off)
+    negatives_drawn = negatives.shared(settings.n_negatives)
+    off = negatives.log_chance[negatives_drawn] + math.log(len(negatives_drawn))
+    both = torch.cat([item, negatives_drawn])
+    rows = embedding(both, vectors).split([len(item), len(negatives_drawn)])
+    beside = embedding(both, constants[:, None])[:, 0].split([len(item), len(negatives_drawn)])
+    return Sample(item, rows[0], beside[0], negatives_drawn, rows[1], beside[1] - off)

@@ -34,10 +34,10 @@ def user_gradients(user: torch.Tensor, slope: torch.Tensor, events: torch.Tensor
     """
     order = torch.argsort(user, stable=True)
     ordered = user[order]
-    place = torch.zeros_like(user)
-    place[order[1:]] = (ordered[1:] != ordered[:-1]).cumsum(0)
+    group = torch.zeros_like(user)
+    group[order[1:]] = (ordered[1:] != ordered[:-1]).cumsum(0)
     both = torch.cat([slope, events[:, None]], 1)
-    total = torch.ops.aten.embedding_dense_backward(both, place, len(user), -1, False)[place]
+    total = torch.ops.aten.embedding_dense_backward(both, group, len(user), -1, False)[group]
     return UserGradients(user, total[:, :-1], total[:, -1])
 
 
@@ -69,32 +69,32 @@ class Decay:
             (t.query_threshold > 0).any() or (t.feature_threshold > 0).any() for t in thresholds
         )
         query, features = (_host(table, adapts) for table in (tables.query, tables.features))
-        own = settled_l2(settings, query, features, self.problem, epoch)
-        strengths = self._of_pairs(own)
-        found = {name: self._moved(rows)[:, None] for name, rows in strengths.items()}
-        if own.triples is not None:
+        settled = settled_l2(settings, query, features, self.problem, epoch)
+        strengths = self._of_pairs(settled)
+        by_table = {name: self._moved(rows)[:, None] for name, rows in strengths.items()}
+        if settled.triples is not None:
             pairs = pair_columns(tables.users.shape[1], self.problem.triples)
-            for name, rows in self._of_triples(own, own.triples).items():
+            for name, rows in self._of_triples(settled, settled.triples).items():
                 more = getattr(tables, name).shape[1] - pairs
                 wide = (
-                    found[name].expand(-1, pairs),
+                    by_table[name].expand(-1, pairs),
                     self._moved(rows)[:, None].expand(-1, more),
                 )
-                found[name] = torch.cat(wide, 1)
+                by_table[name] = torch.cat(wide, 1)
         biases = {
-            "item_bias": own.bias * (self.item + self.drawn),
+            "item_bias": settled.bias * (self.item + self.drawn),
             "feature_bias": strengths["features"],
         }
-        return found | {name: self._moved(rows) for name, rows in biases.items()}
+        return by_table | {name: self._moved(rows) for name, rows in biases.items()}
 
-    def _of_pairs(self, own: Settings) -> dict[str, np.ndarray]:
+    def _of_pairs(self, settled: Settings) -> dict[str, np.ndarray]:
         """Return the strengths of vectors of pairs, by table."""
-        users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
+        users, items = settled.l2_scale if settled.l2_scale else (1.0, 1.0)
         strengths = {
-            "users": np.atleast_1d(own.user * users),
-            "items": items * (own.positive * self.item + own.negative * self.drawn),
-            "query": own.query * self.query,
-            "features": own.features * self.feature,
+            "users": np.atleast_1d(settled.user * users),
+            "items": items * (settled.positive * self.item + settled.negative * self.drawn),
+            "query": settled.query * self.query,
+            "features": settled.features * self.feature,
         }
         history = self.problem.history
         if history is not None and history.shared:
@@ -102,9 +102,9 @@ class Decay:
             strengths["items"] = strengths["items"] + of_history
         return strengths
 
-    def _of_triples(self, own: Settings, triples: TripleL2) -> dict[str, np.ndarray]:
+    def _of_triples(self, settled: Settings, triples: TripleL2) -> dict[str, np.ndarray]:
         """Return the strengths of vectors of triples, by table."""
-        users, items = own.l2_scale if own.l2_scale else (1.0, 1.0)
+        users, items = settled.l2_scale if settled.l2_scale else (1.0, 1.0)
         return {
             "users": np.atleast_1d(triples.user * users),
             "items": triples.item * items * (self.item + self.drawn),
@@ -222,22 +222,22 @@ class Adam:
 
     def set_rate(self, rate: float) -> None:
         share = ADAM_SHARE / math.sqrt(self.factors)
-        for speed, own in self.rates.items():
-            own.fill_(rate * share * speed)
+        for speed, scaled_rate in self.rates.items():
+            scaled_rate.fill_(rate * share * speed)
 
     def step(self) -> None:
         names = [name for name, table in self.tables.items() if table.grad is not None]
         self.steps += 1
         for speed, rate in self.rates.items():
-            own = [name for name in names if self.speed[name] == speed]
-            if own:
+            at_speed = [name for name in names if self.speed[name] == speed]
+            if at_speed:
                 torch._fused_adam_(
-                    [self.tables[name].detach() for name in own],
-                    [self.tables[name].grad for name in own],
-                    [self.mean[name] for name in own],
-                    [self.square[name] for name in own],
+                    [self.tables[name].detach() for name in at_speed],
+                    [self.tables[name].grad for name in at_speed],
+                    [self.mean[name] for name in at_speed],
+                    [self.square[name] for name in at_speed],
                     [],
-                    [self.steps] * len(own),
+                    [self.steps] * len(at_speed),
                     lr=rate,
                     beta1=BETAS[0],
                     beta2=BETAS[1],
@@ -256,18 +256,18 @@ class Adam:
         faded = old * torch.pow(beta, self.steps - before)[:, None]
         squares = users.slope.square()
         squares = squares.mean(1, keepdim=True) if square.shape[1] == 1 else squares
-        own = torch.lerp(faded, squares, 1 - beta)
-        root = (own / (1 - torch.pow(beta, self.steps))).sqrt_().add_(TINY)
+        averaged = torch.lerp(faded, squares, 1 - beta)
+        root = (averaged / (1 - torch.pow(beta, self.steps))).sqrt_().add_(TINY)
         rows = self.tables["users"][user]
         new = rows - self.rates[self.speed["users"]] * users.slope / root
         self.tables["users"][user] = torch.where(there[:, None], new, rows)
-        square[user] = torch.where(there[:, None], own, old)
+        square[user] = torch.where(there[:, None], averaged, old)
         last[user] = torch.where(there, self.steps, before)
 
     def state(self) -> dict[str, torch.Tensor]:
-        found = {f"mean_{name}": own for name, own in self.mean.items()}
-        found |= {f"square_{name}": own for name, own in self.square.items()}
-        return found | {"steps": self.steps, "last": self.last}
+        state = {f"mean_{name}": tensor for name, tensor in self.mean.items()}
+        state |= {f"square_{name}": tensor for name, tensor in self.square.items()}
+        return state | {"steps": self.steps, "last": self.last}
 
 
 class AdaGrad:
@@ -302,10 +302,10 @@ class AdaGrad:
 
     def step_users(self, users: UserGradients) -> None:
         user, sums, table = users.user, self.sums["users"], self.tables["users"]
-        own = sums[user] + users.slope.square().sum(1) / table.shape[1]
-        sums[user] = own  # the gradient of an empty row is 0
-        step = self.rate * self.speed["users"] * users.slope / own.sqrt()[:, None]
+        total = sums[user] + users.slope.square().sum(1) / table.shape[1]
+        sums[user] = total  # the gradient of an empty row is 0
+        step = self.rate * self.speed["users"] * users.slope / total.sqrt()[:, None]
         table[user] = table[user] - step
 
     def state(self) -> dict[str, torch.Tensor]:
-        return {f"sums_{name}": own for name, own in self.sums.items()}
+        return {f"sums_{name}": tensor for name, tensor in self.sums.items()}

@@ -10,8 +10,7 @@ from torch.nn.functional import embedding_bag, normalize
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Groups, History, Meeting, Problem, Triples
-from fmpair.engine.dense_features import dense_fields, split
-from fmpair.engine.item_side import pair_columns
+from fmpair.engine.item_side import dense_fields, pair_columns, split
 from fmpair.engine.strata.field_regularisation import shared_item_rows
 
 # Rows are padded to the longest one if it has at most NARROW entries, or UNEVEN times the mean.
@@ -30,7 +29,7 @@ class DeviceRows(NamedTuple):
     too much in length to be padded.
 
     start, column: int64 [rows + 1], [entries]; value: float32 [entries]. dense: the fields of which
-    a row has all features, see `dense_features`; the entries are those of the others.
+    a row has all features, see `item_side`; the entries are those of the others.
     """
 
     start: torch.Tensor
@@ -103,8 +102,8 @@ def merged(bags: Bags) -> Bags:
     total = bags.value.gather(1, order).double().cumsum(1)
     last = torch.ones_like(column, dtype=torch.bool)
     last[:, :-1] = column[:, 1:] != column[:, :-1]
-    place = torch.arange(column.shape[1], device=column.device).expand_as(column)
-    end = torch.where(last, place, -1).cummax(1).values  # of the previous run of equal columns
+    position = torch.arange(column.shape[1], device=column.device).expand_as(column)
+    end = torch.where(last, position, -1).cummax(1).values  # of the previous run of equal columns
     end = torch.cat([torch.full_like(end[:, :1], -1), end[:, :-1]], 1)
     before = torch.where(end >= 0, total.gather(1, end.clamp(min=0)), 0.0)
     return Bags(column, torch.where(last, total - before, 0.0).float())
@@ -189,9 +188,9 @@ def before(history: DeviceHistory, user: torch.Tensor, event: torch.Tensor) -> B
     until = history.until[event].long()
     first = history.start[user] if history.since is None else history.since[event].long()
     step = torch.arange(1, len(history.weight) + 1, device=event.device)
-    place = until[:, None] - step
-    inside = place >= first[:, None]
-    item = history.item[place.clamp(min=0)].long()
+    entry = until[:, None] - step
+    inside = entry >= first[:, None]
+    item = history.item[entry.clamp(min=0)].long()
     return Bags(item, history.weight * inside)
 
 
@@ -201,10 +200,10 @@ def features_before(history: DeviceHistory, earlier: Bags) -> Bags:
         bags = earlier._replace(column=earlier.column + history.first)
         return merged(bags) if history.repeats else bags
     rows = history.features._replace(width=max(history.features.width, history.features.longest))
-    own = taken(rows, earlier.column.flatten())
+    item_features = taken(rows, earlier.column.flatten())
     shape = (len(earlier.column), -1)
-    value = own.value * earlier.value.flatten()[:, None]
-    return merged(Bags(own.column.reshape(shape), value.reshape(shape)))
+    value = item_features.value * earlier.value.flatten()[:, None]
+    return merged(Bags(item_features.column.reshape(shape), value.reshape(shape)))
 
 
 # Terms of order three, see `engine.triples`.
@@ -225,7 +224,7 @@ def meeting_of(meeting: Meeting, device: torch.device) -> DeviceMeeting:
 
 
 def pairwise_products(
-    own: torch.Tensor,
+    id_rows: torch.Tensor,
     total: torch.Tensor,
     bags: list[Bags],
     table: torch.Tensor,
@@ -233,18 +232,18 @@ def pairwise_products(
 ) -> torch.Tensor:
     """Return A2 [rows, factors]: summed products of the vectors of pairs of features that meet.
 
-    own: [rows, factors] of the ids; total: the sum of these and of the bags' rows of `table`. All
-    are vectors of triples.
+    id_rows: [rows, factors] of the ids; total: the sum of these and of the bags' rows of `table`.
+    All are vectors of triples.
     """
-    meets, of_own = meeting.meets, meeting.own
-    alone = meets[of_own, of_own] * own.square()
+    meets, id_group = meeting.meets, meeting.own
+    alone = meets[id_group, id_group] * id_rows.square()
     for bag in bags:
         group = meeting.group[bag.column]
         root = bag.value * meets[group, group]  # meets is 0 or 1, and equal to its square
         alone = alone + sums_of_squares(table, bag._replace(value=root))
     if len(meets) == 1:
         return 0.5 * (meets[0, 0] * total.square() - alone)
-    stack = [own if g == of_own else torch.zeros_like(own) for g in range(len(meets))]
+    stack = [id_rows if g == id_group else torch.zeros_like(id_rows) for g in range(len(meets))]
     for bag in bags:
         group = meeting.group[bag.column]
         for g in range(len(meets)):
@@ -296,16 +295,16 @@ def sides_of(problem: Problem, columns: int, device: torch.device) -> Sides:
 def query_vectors(
     sides: Sides,
     tables: Tables,
-    own: torch.Tensor,
+    user_rows: torch.Tensor,
     user: torch.Tensor,
     situation: torch.Tensor,
     event: torch.Tensor | None,
 ) -> torch.Tensor:
     """Return the query vectors: [queries, length]; with terms of order three [q | A2 | A1].
 
-    own: [queries, columns], the rows of the users; event: whose history to use, None for none.
+    user_rows: [queries, columns] of the users; event: whose history to use, None for none.
     """
-    total, bags = own, _bags(sides, user, situation)
+    total, bags = user_rows, _bags(sides, user, situation)
     for bag in bags:
         total = total + sums(tables.query, bag)
     history = sides.history if event is not None else None
@@ -318,7 +317,7 @@ def query_vectors(
         return total
     table = tables.query[:, sides.pairs :].contiguous()
     A1 = total[:, sides.pairs :]
-    A2 = pairwise_products(own[:, sides.pairs :], A1, bags, table, sides.of_query)
+    A2 = pairwise_products(user_rows[:, sides.pairs :], A1, bags, table, sides.of_query)
     parts = [total[:, : sides.pairs], A2, A1]
     return torch.cat(parts if sides.of_item is not None else parts[:2], 1)
 
@@ -348,14 +347,14 @@ def item_vectors(sides: Sides, tables: Tables) -> tuple[torch.Tensor, torch.Tens
         return tables.items, tables.item_bias
     bags, pairs = whole(sides.item_rows), sides.pairs
     total = tables.items + sums(tables.features, bags)
-    own = tables.features[:, :pairs].contiguous()
-    alone = tables.items[:, :pairs].square() + sums_of_squares(own, bags)
+    features = tables.features[:, :pairs].contiguous()
+    alone = tables.items[:, :pairs].square() + sums_of_squares(features, bags)
     linear = tables.item_bias + sums(tables.feature_bias[:, None], bags)[:, 0]
     constants = linear + 0.5 * (total[:, :pairs].square() - alone).sum(1)
     if sides.of_item is None:
         return total, constants
-    own, table = tables.items[:, pairs:], tables.features[:, pairs:].contiguous()
-    A2 = pairwise_products(own, total[:, pairs:], [bags], table, sides.of_item)
+    id_rows, table = tables.items[:, pairs:], tables.features[:, pairs:].contiguous()
+    A2 = pairwise_products(id_rows, total[:, pairs:], [bags], table, sides.of_item)
     return torch.cat([total, A2], 1), constants
 
 

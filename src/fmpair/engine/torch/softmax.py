@@ -61,16 +61,18 @@ def softmax_slopes(
     first = chosen.item[chosen.start[:-1].clamp(max=len(chosen.item) - 1)]
     offset = (queries * items[first]).sum(1) + constants[first]
     loss, of_queries, of_items = [], [], None
-    for part, own in _chunks(chosen, len(q), rows_at_once):
+    for part, events in _chunks(chosen, len(q), rows_at_once):
         E, total = exponentials(q[part], p, constants, offset[part])
         scale = weight[part] / total
-        row = chosen.row[own] - part.start
-        held = _subtract(E, row, chosen.item[own], chosen.weight[own] / scale[row], chosen.once)
-        loss.append((weight[part] * total.log()).sum() - (chosen.weight[own] * held).sum())
+        row = chosen.row[events] - part.start
+        held = _subtract(
+            E, row, chosen.item[events], chosen.weight[events] / scale[row], chosen.once
+        )
+        loss.append((weight[part] * total.log()).sum() - (chosen.weight[events] * held).sum())
         of_queries.append(_product(E, p) * scale[:, None])
         if moving:
-            found = _of_items(E, queries[part], scale)
-            of_items = found if of_items is None else of_items.add_(found)
+            part_slopes = _of_items(E, queries[part], scale)
+            of_items = part_slopes if of_items is None else of_items.add_(part_slopes)
     slopes = (None, None) if of_items is None else (of_items[:, :factors], of_items[:, factors])
     return Slopes(torch.stack(loss).sum(), torch.cat(of_queries), *slopes)
 
@@ -120,8 +122,8 @@ def sample_slopes(
         scale = weight[part] / total
         loss.append((weight[part] * total.log()).sum())
         of_queries.append(_product(E, p) * scale[:, None])
-        found = _of_items(E, queries[part], scale)
-        of_items = found if of_items is None else of_items.add_(found)
+        part_slopes = _of_items(E, queries[part], scale)
+        of_items = part_slopes if of_items is None else of_items.add_(part_slopes)
         scales.append(scale)
     assert of_items is not None
     less = torch.cat(scales) - weight
@@ -155,7 +157,7 @@ def _chunks(chosen: Chosen, rows: int, at_once: int) -> list[tuple[slice, slice]
     edges = [*range(0, rows, at_once), rows]
     events = chosen.start[edges].tolist()
     rows_of, events_of = (zip(ends[:-1], ends[1:]) for ends in (edges, events))
-    return [(slice(*part), slice(*own)) for part, own in zip(rows_of, events_of)]
+    return [(slice(*part), slice(*events_part)) for part, events_part in zip(rows_of, events_of)]
 
 
 def number_type(device: torch.device) -> torch.dtype:

@@ -28,7 +28,7 @@ from fmpair.engine.torch.sides import (
 )
 from fmpair.engine.torch.softmax import Sample, sample_slopes, softmax_slopes
 from fmpair.errors import MachineError, OptionError, named
-from fmpair.seeds import stream
+from fmpair.rng import stream
 
 MAX_EVENTS = 16_384  # of a minibatch; half as many if every event has its own query
 # Minibatches of very large data grow up to MAX_OF_MANY while an epoch has MANY_STEPS steps.
@@ -149,31 +149,33 @@ class TorchTraining:
         """Update the tables by one minibatch."""
         for table in self.tables:
             table.grad = None
-        own = self._users(batch.user)
-        loss, learned = self._step(batch, own)
+        user_rows = self._users(batch.user)
+        loss, learned = self._step(batch, user_rows)
         self.total += loss
-        self._finish(own, batch.user, batch.chosen.start.diff().float(), learned)
+        self._finish(user_rows, batch.user, batch.chosen.start.diff().float(), learned)
 
     def _users(self, user: torch.Tensor) -> torch.Tensor:
         """Return the rows of users [rows, columns], which collect gradients of their own."""
         return self.tables.users[user].requires_grad_(self.moves_users)
 
-    def _step(self, batch: Minibatch, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | int]:
+    def _step(
+        self, batch: Minibatch, user_rows: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | int]:
         """Return the loss of a minibatch and the number of events with a valid negative.
 
-        own: the rows of its users. Gradients are stored in them and in the tables.
+        user_rows: the rows of its users. Gradients are stored in them and in the tables.
         """
         query = (batch.user, batch.situation, batch.event)
-        q = query_vectors(self.sides, self.tables, own, *query)
+        q = query_vectors(self.sides, self.tables, user_rows, *query)
         vectors, constants = self._sides()
         q = unit(q) / self.settings.temperature if self.settings.temperature else self._dropped(q)
         chosen = batch.chosen
         if self.negatives is not None and self.settings.loss == "softmax":
             sample = sample_of(self.settings, (vectors, constants), chosen.item, self.negatives)
             fixed = Sample(*(part.detach() for part in sample))
-            loss, *found = sample_slopes(q.detach(), fixed, chosen.weight, self.rows_at_once)
+            loss, *gradients = sample_slopes(q.detach(), fixed, chosen.weight, self.rows_at_once)
             roots = (sample.own, sample.own_constants, sample.vectors, sample.constants)
-            _backward((q, *roots), found)
+            _backward((q, *roots), gradients)
             return loss, batch.size
         if self.negatives is not None:
             events = (batch.user, chosen.item, chosen.weight)
@@ -204,26 +206,26 @@ class TorchTraining:
 
     def _finish(
         self,
-        own: torch.Tensor,
+        user_rows: torch.Tensor,
         user: torch.Tensor,
         events: torch.Tensor,
         learned: torch.Tensor | int,
     ) -> None:
         """Add regularisation to the gradients and update the tables.
 
-        own: [rows, columns] of the users; events: [rows], of each row; learned: the number of
+        user_rows: [rows, columns] of the users; events: [rows], of each row; learned: the number of
         events to regularise for.
         """
         for name, table in self.tables._asdict().items():
             if table.grad is not None and name in self.strength:
                 table.grad.addcmul_(self.strength[name] * learned, table.detach())
         self.optimizer.step()
-        if own.grad is not None:
-            users = user_gradients(user, own.grad, events)
+        if user_rows.grad is not None:
+            users = user_gradients(user, user_rows.grad, events)
             strength = self.strength["users"]
             strength = strength[user] if len(strength) > 1 else strength
             share = users.events * (learned / events.sum())
-            slope = users.slope + strength * share[:, None] * own.detach()
+            slope = users.slope + strength * share[:, None] * user_rows.detach()
             self.optimizer.step_users(users._replace(slope=slope))
 
     def learn_pairs(self, pairs: Pairs, rate: float) -> float:
@@ -235,14 +237,14 @@ class TorchTraining:
         size = max(min(len(pairs.user) // STEPS, MAX_EVENTS), 1)
         for user, better, worse, situation, weight in zip(*(m.split(size) for m in moved)):
             user, situation = user.long(), situation.long()
-            own = self._users(user)
-            q = query_vectors(self.sides, self.tables, own, user, situation, None)
+            user_rows = self._users(user)
+            q = query_vectors(self.sides, self.tables, user_rows, user, situation, None)
             both = torch.stack([better, worse], 1).long()
             f = scores(q, item_vectors(self.sides, self.tables), both)
             loss = (weight * softplus(f[:, 1] - f[:, 0])).sum()
             loss.backward()
             self.total += loss.detach()
-            self._finish(own, user, torch.ones_like(weight), len(user))
+            self._finish(user_rows, user, torch.ones_like(weight), len(user))
         self._centre()
         return float(self.total) / len(pairs.user)
 
@@ -259,13 +261,15 @@ class TorchTraining:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return what further epochs need besides the parameters: optimizer state, batch rows."""
-        state = {name: own.cpu().numpy().copy() for name, own in self.optimizer.state().items()}
+        state = {
+            name: tensor.cpu().numpy().copy() for name, tensor in self.optimizer.state().items()
+        }
         return state | {"rows": np.array(self.events.rows)}
 
     def resume(self, state: dict[str, np.ndarray]) -> None:
         """Continue after the epoch of that state, whose parameters training was started with."""
-        for name, own in self.optimizer.state().items():
-            own.copy_(torch.from_numpy(state[name]))
+        for name, tensor in self.optimizer.state().items():
+            tensor.copy_(torch.from_numpy(state[name]))
         self.events.rows = int(state["rows"])
 
     def close(self) -> None:

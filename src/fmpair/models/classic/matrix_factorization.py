@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from fmpair import checks
 from fmpair.arrays import Rows
-from fmpair.capacity import check_item_pairs, check_memory, check_vectors
+from fmpair.checks import check_item_pairs, check_memory, check_vectors
 from fmpair.data import Dataset, as_dataset
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender, from_factors

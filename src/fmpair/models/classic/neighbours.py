@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from fmpair import checks
 from fmpair.arrays import Rows, add_repeats, group_rows, tally
-from fmpair.capacity import check_item_pairs
+from fmpair.checks import check_item_pairs
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError

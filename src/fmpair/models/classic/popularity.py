@@ -11,7 +11,7 @@ import polars as pl
 
 from fmpair import checks
 from fmpair.arrays import Rows, empty_rows, tally
-from fmpair.capacity import check_memory
+from fmpair.checks import check_memory
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.owner_splits import histories
 from fmpair.data.parts import by_time_order, moments_of_all

@@ -21,7 +21,7 @@ from fmpair.arrays import (
     starts,
     tally,
 )
-from fmpair.capacity import check_memory
+from fmpair.checks import check_memory
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.parts import time_lines
 from fmpair.data.times import Timelines, strictly_before

@@ -1,8 +1,12 @@
-"""What a round on a cluster costs, by its sizes."""
+"""What a round on a cluster costs, by its sizes: the cost model of benchmarks/scale_ray.py."""
+
+import sys
+from pathlib import Path
 
 import pytest
 
-from fmpair.engine.ray.cost import Size, Speed, cost_of_round, speed_seen
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from ray_cost import Size, Speed, cost_of_round, speed_seen
 
 SIZE = Size(users=1_000, items=800, events=64_000, factors=32, blocks=16)
 FREE = Speed(0, 0, 0, 0)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fmpair.ranking.cells import cells
+from fmpair.fitted.large_catalogue import cells
 
 
 def test_every_item_is_in_one_cell_and_groups_stay_together():
