@@ -4,9 +4,8 @@
 
 Every measurement is a fresh process that fits Yelp2018 with 256 factors. Plans:
 
-  fit         the fit alone, as a user calls it: import of PyTorch to the model
-  unprepared  the same without what `fmpair.device` begins in threads
-  stages      the parts one after another, each by itself, then a first and a second fit
+  fit     the fit alone, as a user calls it: import of PyTorch to the model
+  stages  the parts one after another, each by itself, then a first and a second fit
 
 `--cold` first drops the files of PyTorch, its libraries, Triton and Polars from the page cache, and
 then measures each plan once more with files in memory. The kernels of Triton are compiled before
@@ -28,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-PLANS = ("fit", "unprepared", "stages")
+PLANS = ("fit", "stages")
 LIBRARIES = ("torch", "nvidia", "triton", "polars", "_polars_runtime_32", "numpy", "fmpair")
 EPOCHS = 16
 
@@ -111,9 +110,6 @@ def _child(plan: str) -> dict[str, float]:
     data = clock.part("fmpair and the events", _data)
     if plan == "stages":
         _stages(clock)
-    if plan == "unprepared":
-        own = vars(import_module("fmpair.device"))
-        own["create_context"] = own["prepare_triton"] = lambda: None
     _fit(clock, data, "first fit")
     _fit(clock, data, "second fit")
     return clock.seconds
@@ -152,7 +148,6 @@ def _stages(clock: Clock) -> None:
     torch = clock.part("import torch", lambda: import_module("torch"))
     if not _has_card():
         return
-    clock.part("context: cuInit and the primary context", _context)
     clock.part("torch.cuda.init", torch.cuda.init)
     clock.part("a first number on the card", lambda: _done(torch, torch.zeros(1, device="cuda")))
     clock.part("import triton", lambda: import_module("triton"))
@@ -169,10 +164,6 @@ def _stages(clock: Clock) -> None:
 def _done(torch: Any, value: Any) -> Any:
     torch.cuda.synchronize()
     return value
-
-
-def _context() -> None:
-    import_module("fmpair.device").create_context()
 
 
 def _hash_of_triton() -> None:

@@ -1,6 +1,5 @@
 """Why a GPU cannot be used is one clear line each."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -104,63 +103,3 @@ def test_a_model_ranks_where_it_was_learned(monkeypatch, given, queries, where):
 def test_a_model_of_a_gpu_ranks_on_a_machine_without_one(monkeypatch):
     machine(monkeypatch, error=NONE)
     assert device.ranking_device(FMPair(device="cuda"), 100) is None
-
-
-class Driver:
-    """A driver that answers every call with a number, 0 for success."""
-
-    def __init__(self, answers):
-        self.answers, self.calls = answers, []
-
-    def __getattr__(self, name):
-        def call(*given):
-            self.calls.append(name)
-            return self.answers.get(name, 0)
-
-        return call
-
-
-@pytest.mark.parametrize(
-    ("answers", "opened", "last"),
-    [
-        ({}, True, "cuDevicePrimaryCtxRetain"),
-        ({"cuInit": 100}, False, "cuInit"),
-        ({"cuDeviceGet": 101}, False, "cuDeviceGet"),
-    ],
-)
-def test_the_driver_opens_the_card_that_pytorch_will_use(monkeypatch, answers, opened, last):
-    driver = Driver(answers)
-    monkeypatch.setattr(device.ctypes, "CDLL", lambda name: driver)
-    assert device.create_context() is opened
-    assert driver.calls[-1] == last
-
-
-def test_a_machine_without_a_driver_opens_no_card(monkeypatch):
-    def missing(name):
-        raise OSError(name)
-
-    monkeypatch.setattr(device.ctypes, "CDLL", missing)
-    assert device.create_context() is False
-
-
-def test_the_card_is_opened_while_pytorch_is_imported(monkeypatch):
-    machine(monkeypatch)
-    opened = []
-    monkeypatch.setattr(device, "sys", SimpleNamespace(modules={}))
-    monkeypatch.setattr(device, "create_context", lambda: opened.append(1))
-    assert device.gpu_problem() is None
-    assert opened == [1]
-
-
-def test_preparing_asks_for_pytorch_only_if_the_device_may_need_it(monkeypatch):
-    asked = []
-    monkeypatch.setattr(device, "sys", SimpleNamespace(modules={}))
-    monkeypatch.setattr(device, "gpu_problem", lambda: asked.append(1))
-    for name in ("cpu", "torch"):
-        device.prepare(name)
-    assert asked == []
-    device.prepare("cuda")
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
-    assert asked == [1]

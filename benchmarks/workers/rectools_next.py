@@ -2,7 +2,8 @@
 
     python rectools_next.py FOLDER
 
-The folder holds job.json (model, settings, seed, device, epochs, seconds, patience, length),
+The folder holds job.json (model, settings, seed, device, epochs, seconds, patience, every,
+length),
 learned.parquet and known.parquet (user, item; oldest first) and asked.npy. Each user's last event
 of `learned` is held out to end the training. Results are lists.parquet (user, item, score) and
 facts.json.
@@ -111,7 +112,7 @@ def trainer(job, folder):
         max_epochs=job["epochs"], min_epochs=1, max_time=timedelta(seconds=job["seconds"]),
         enable_progress_bar=False, enable_model_summary=False,
         callbacks=[Recall(), keep, stop, Clock()], num_sanity_val_steps=0,
-        check_val_every_n_epoch=2,
+        check_val_every_n_epoch=job["every"],
     )  # fmt: skip
 
 

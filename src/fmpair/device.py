@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
-import sys
 import warnings
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Thread
 from typing import Any
 
 from fmpair.arrays import columns_device
@@ -44,8 +40,6 @@ def layout_on(device: str) -> AbstractContextManager[None]:
     resolved = resolve_device(device)
     if resolved == CPU or columns_device() is not None:
         return nullcontext()
-    if resolved == CUDA:
-        prepare_triton()
     return import_module("fmpair.device_columns").layout_on(CPU if resolved == TORCH else resolved)
 
 
@@ -67,7 +61,7 @@ def gpu_problem() -> str | None:
     """Return why no GPU can be used here, or None."""
     if find_spec("torch") is None:
         return EXTRA
-    torch = _imported()
+    torch = import_module("torch")
     if torch.version.cuda is None:
         return f"PyTorch {torch.__version__} is built without CUDA: install a build that has it"
     try:
@@ -78,63 +72,6 @@ def gpu_problem() -> str | None:
     except Exception as error:  # drivers raise anything
         return _shortened(torch, str(error))
     return None
-
-
-# The first fit of a process. What needs no Python runs beside the imports.
-
-
-def prepare(device: str) -> None:
-    """Begin to load PyTorch in a thread, while events are read, if the device may need it."""
-    if device in (CUDA, AUTO) and "torch" not in sys.modules:
-        Thread(target=gpu_problem).start()
-
-
-def _imported() -> Any:
-    """Import PyTorch; the driver opens the card meanwhile."""
-    if "torch" in sys.modules:
-        return import_module("torch")
-    opening = Thread(target=create_context)
-    opening.start()
-    try:
-        return import_module("torch")
-    finally:
-        opening.join()
-
-
-def create_context() -> bool:
-    """Open the first card by its driver, as PyTorch would; return whether that was possible.
-
-    PyTorch uses the context that it finds. If there is none, it says why.
-    """
-    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")  # as PyTorch does; read by cuInit
-    card, context = ctypes.c_int(), ctypes.c_void_p()
-    with suppress(OSError, AttributeError):
-        driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-        return not (
-            driver.cuInit(0)
-            or driver.cuDeviceGet(ctypes.byref(card), 0)
-            or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), card)
-        )
-    return False
-
-
-@cache
-def prepare_triton() -> None:
-    """Begin to load Triton in a thread, while events are laid out.
-
-    It names its kernels on disk by a hash of its own files, which it computes once.
-    """
-    if find_spec("triton") is not None:
-        Thread(target=_load_triton).start()
-
-
-def _load_triton() -> None:
-    with suppress(Exception):  # a step loads it again, and says what is wrong
-        for name in ("triton.runtime.cache", "triton.compiler.compiler"):  # by version
-            key = getattr(import_module(name), "triton_key", None)
-            if key is not None:
-                key()
-                return
 
 
 def _shortened(torch: Any, error: str) -> str:

@@ -142,7 +142,7 @@ def fit(
     if dry_run:
         _print_roles(opened)
         return
-    data = _read_for(model, opened)
+    data = opened.dataset()
     _note_read(data, quiet, opened.lines())
     if checkpoint is not None and checkpoint.exists() and not quiet:
         note(f"continuing from {shown(checkpoint)}")
@@ -157,14 +157,6 @@ def fit(
         state.remove()
     seconds = time.perf_counter() - start
     note("" if quiet else f"wrote {output} ({size_of(output)}) after {seconds:.1f} s")
-
-
-def _read_for(model: Any, opened: Any) -> Any:
-    """Read the events; PyTorch is loaded meanwhile if the model may need it."""
-    from fmpair.device import CPU, prepare
-
-    prepare(getattr(model, "device", CPU))
-    return opened.dataset()
 
 
 def update(
