@@ -3,10 +3,9 @@
     python rectools_next.py FOLDER
 
 The folder holds job.json (model, settings, seed, device, epochs, seconds, patience, every,
-length),
-learned.parquet and known.parquet (user, item; oldest first) and asked.npy. Each user's last event
-of `learned` is held out to end the training. Results are lists.parquet (user, item, score) and
-facts.json.
+length), learned.parquet and known.parquet (user, item; oldest first) and asked.npy. Each user's
+last event of `learned` is held out to end the training. Results are lists.parquet (user, item,
+score) and facts.json.
 """
 
 import json
