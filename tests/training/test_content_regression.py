@@ -1,4 +1,4 @@
-"""Content is learned by regression: known items stay as learned, new ones are predicted."""
+"""Content is learned by regression: it predicts new items, and those of few events in part."""
 
 from dataclasses import replace
 
@@ -12,7 +12,15 @@ from fmpair.arrays import distinct_pairs, tally
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.content import design_of, folded, regressed, with_choices
+from fmpair.training.content import (
+    design_of,
+    folded,
+    half_learned,
+    held_out,
+    regressed,
+    settled,
+    with_choices,
+)
 from fmpair.training.loop import Task, begin, started, train
 
 RECIPE = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
@@ -28,7 +36,8 @@ BOTH = ("words", "text", "colour")
 
 
 @pytest.mark.parametrize("columns", [("words",), ("text",), BOTH], ids=str)
-def test_known_items_keep_the_scores_they_were_learned_with(columns):
+def test_regression_alone_changes_no_score_of_known_items(columns, monkeypatch):
+    monkeypatch.setattr("fmpair.training.content.settled", lambda learned, *_: learned)
     run = started(Task.of(RECIPE, RECIPE, shop(*columns)))
     *_, last = run
     task, learned, model = run.task, run.parameters(), last.recommender()
@@ -55,7 +64,7 @@ def test_folding_undoes_the_regression():
     first = first._replace(item_bias=rng.normal(size=ITEMS).astype(np.float32))
     times = tally(task.problem.item, ITEMS)
     design = design_of(task.problem, task.space.item, task.content, 1)
-    found = regressed(first, design, task.seen, 0)
+    found = regressed(first, design, task.seen, 0, settles=False)
     again = folded(found, task.problem, task.space.item, task.content)
     known = times > 0
     assert np.abs(found.features).max() > 0.01
@@ -183,3 +192,57 @@ def test_items_also_follow_from_the_users_who_chose_them():
     items = rng.normal(size=(3, 4)).astype(np.float32)
     wanted = (items + fitted * np.linalg.norm(items) / np.linalg.norm(fitted)) / 2
     assert np.allclose(with_choices(items, known, users, seen, 1), wanted, atol=1e-5)
+
+
+def test_lengths_tell_after_how_many_events_half_is_learned():
+    events = np.arange(1.0, 200.0)
+    vectors = np.sqrt(5 * events / (events + 4))[:, None] * np.ones((1, 3), np.float32)
+    assert half_learned(vectors, events) == pytest.approx(4, rel=0.15)
+    assert half_learned(vectors, np.full(199, 7.0)) == pytest.approx(0.1), "nothing to tell it by"
+
+
+def test_items_of_few_events_lie_between_what_was_learned_and_what_content_says():
+    """Truth is a prediction and a deviation; what was learned shrinks noisy events towards 0."""
+    rng, k = np.random.default_rng(0), 16
+    events = rng.integers(1, 40, 3000).astype(np.float64)
+    predicted = rng.normal(0, 0.7, (3000, k))
+    truth = predicted + rng.normal(0, 0.7, (3000, k))
+    noisy = truth + rng.normal(0, 1, (3000, k)) * 2 / np.sqrt(events)[:, None]
+    learned = noisy * (events / (events + 4))[:, None]
+    found = settled(learned.astype(np.float32), predicted.astype(np.float32), events)
+
+    def error(vectors, of):
+        return np.square(vectors - truth)[of].mean()
+
+    for of in (events < 3, (events > 5) & (events < 15), events > 25):
+        assert error(found, of) < min(error(learned, of), error(predicted, of))
+    assert error(found, events < 3) < 0.8 * error(learned, events < 3)
+
+
+def test_content_that_says_nothing_changes_nothing():
+    rng = np.random.default_rng(0)
+    learned, predicted = rng.normal(size=(2, 50, 4)).astype(np.float32)
+    assert settled(learned, predicted, np.full(50, 3.0)) is learned
+
+
+def test_an_item_is_predicted_by_others_alone():
+    task = Task.of(RECIPE, RECIPE, shop("words"))
+    design = design_of(task.problem, task.space.item, task.content, 1)
+    wanted = np.random.default_rng(0).normal(size=(ITEMS, 4)).astype(np.float32)
+    none = np.zeros((design.columns, 4), np.float32)
+    before = held_out(design, wanted, 0.1, none, 0)
+    wanted[0] += 100
+    after = held_out(design, wanted, 0.1, none, 0)
+    changed = np.abs(after - before).max(axis=1) > 1e-3
+    assert not changed[0] and changed.any()
+
+
+def test_an_update_keeps_a_new_item_of_one_event_near_its_content():
+    data = shop("words")
+    model, new = RECIPE.fit(data), ITEMS - 1
+    stranger = next(u for u in range(USERS) if u % GROUPS != new % GROUPS)
+    updated = RECIPE.update(model, pl.DataFrame({"user": [stranger], "item": [new]}))
+    lovers = [u for u in range(USERS) if u % GROUPS == new % GROUPS]
+    among = list(range(ITEMS - NEW, ITEMS))
+    first = [updated.recommend(u, n=1, candidates=among)["item"][0] % GROUPS for u in lovers]
+    assert np.mean(np.array(first) == new % GROUPS) > 0.9

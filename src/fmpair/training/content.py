@@ -1,8 +1,8 @@
 """Content: lists and vectors of items that are not learned by steps, but by regression.
 
 Items are learned as if they had no content, from a start that content gives (`start`). Then the
-vectors of content are those that predict the items' learned vectors best, and an item's own vector
-is what they leave. So known items rank as they were learned, and new ones by a prediction.
+vectors of content are those that predict the items' learned vectors best. Items without events are
+ranked by that prediction, items of few events by a mean of it and of what was learned (`settled`).
 
 Attributes of users are learned by steps, which hold them, since users explain themselves. What they
 leave to users is regressed on them too, so that new users are ranked by a prediction.
@@ -21,6 +21,9 @@ from fmpair.features import Side
 from fmpair.solvers.ridge import Design, best_strength, ridge
 from fmpair.threads import blas_on
 from fmpair.training.options import FMPairOptions
+
+FOLDS = 5  # of items; each part is predicted by the others
+HALVES = np.geomspace(0.1, 100, 31)  # events, see `half_learned`
 
 
 def telling_content(side: Side, problem: Problem) -> list[bool]:
@@ -90,27 +93,81 @@ def folded(
 
 
 def regressed(
-    parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True
-) -> Parameters:
-    """Return parameters with content that predicts the items with events, whose scores stay.
+    parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True,
+    settles: bool = True,
+) -> Parameters:  # fmt: skip
+    """Return parameters with content that predicts the items with events.
 
     parameters: of a training without content; seen: the items of each user; by_user: whether the
-    user's vector is the query, so that users tell what an item is like (`with_choices`).
+    user's vector is the query, so that users tell what an item is like (`with_choices`). settles:
+    whether items of few events approach their prediction; else all items keep their scores.
     """
-    chosen = np.bincount(seen.column, minlength=design.rows.size) > 0
-    known = np.flatnonzero(design.described & chosen)
+    users_of = np.bincount(seen.column, minlength=design.rows.size)
+    known = np.flatnonzero(design.described & (users_of > 0))
     if len(known) < 2:
         return parameters
     some, whole = design.take(known), parameters.items[known]
     wanted = whole
     if by_user:
         wanted = with_choices(whole, known, parameters.users, seen, design.threads)
-    found = ridge(some, wanted, best_strength(some, wanted, seed))
+    strength = best_strength(some, wanted, seed)
+    found = ridge(some, wanted, strength)
+    if settles and len(known) >= FOLDS:
+        predicted = held_out(some, wanted, strength, found, seed)
+        whole = settled(whole, predicted, users_of[known])
     items, bias = parameters.items.copy(), parameters.item_bias.copy()
-    items[known] -= some.dot(found)
+    items[known] = whole - some.dot(found)
     bias[known] += _inner(items[known], whole, some, found)
     features = parameters.features + found
     return parameters._replace(items=items, item_bias=bias, features=features)
+
+
+def settled(learned: np.ndarray, predicted: np.ndarray, events: np.ndarray) -> np.ndarray:
+    """Return the best means of learned vectors and of those that content predicts: [items, k].
+
+    predicted: each by the other items; events: of each item. After n events a vector of
+    prior 0 is n / (n + half) of what the events alone would say (`half_learned`). Around a
+    prediction that explains the share r of all vectors, truth varies by 1 - r as much, so the prior
+    counts as half / (1 - r) events.
+    """
+    weight = events / events.sum()
+    left = weight @ np.square(learned - predicted).sum(axis=1)
+    explained = 1 - left / max(weight @ np.square(learned).sum(axis=1), 1e-30)
+    if explained <= 0:
+        return learned
+    half = half_learned(learned, events)
+    prior = half / max(1 - explained, 1e-3)
+    own, other = (events + half) / (events + prior), prior / (events + prior)
+    return (own[:, None] * learned + other[:, None] * predicted).astype(np.float32)
+
+
+def half_learned(vectors: np.ndarray, events: np.ndarray) -> float:
+    """Return after how many events half of a vector is learned, by how lengths grow with events.
+
+    Squared lengths are proportional to n / (n + half) on average.
+    """
+    square = np.square(vectors).sum(axis=1).astype(np.float64)
+    errors = []
+    for half in HALVES:
+        share = events / (events + half)
+        errors.append(np.square(square - share * (share @ square / (share @ share))).sum())
+    return float(HALVES[int(np.argmin(errors))])
+
+
+def held_out(
+    design: Design, wanted: np.ndarray, strength: float, found: np.ndarray, seed: int
+) -> np.ndarray:
+    """Return what the other items predict for each item: float32 [items, k].
+
+    found: the weights by all items, near which the others' are.
+    """
+    fold = np.random.default_rng([seed, 3]).permutation(len(wanted)) % FOLDS
+    out = np.empty_like(wanted)
+    for number in range(FOLDS):
+        others, rows = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+        weights = ridge(design.take(others), wanted[others], strength, found)
+        out[rows] = design.take(rows).dot(weights)
+    return out
 
 
 def with_choices(

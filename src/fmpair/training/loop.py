@@ -59,7 +59,7 @@ class Task:
 
     recipe: stored in the model; options: used for training, mostly the same. given: the items of
     each user with counts, None for those of the problem's events. recent: the latest events of each
-    user, if the model uses histories.
+    user, if the model uses histories. continues: whether the parameters begin as a fitted model's.
     """
 
     recipe: Any
@@ -69,6 +69,7 @@ class Task:
     frame_kind: str
     given: Rows | None = None
     recent: Recent | None = None
+    continues: bool = False
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
@@ -152,8 +153,10 @@ class Task:
                 design = design_of(
                     self.problem, self.space.item, self.content, self.options.threads
                 )
-                alone = self.problem.history is None
-                parameters = regressed(parameters, design, self.seen, self.options.seed, alone)
+                alone, seed = self.problem.history is None, self.options.seed
+                parameters = regressed(
+                    parameters, design, self.seen, seed, alone, not self.continues
+                )
             content = self.space.item.content(rows)
             parameters = place_new(parameters, rows, content, self.times, self.problem.triples)
         return self.model(parameters)
