@@ -47,11 +47,11 @@ LONG = (
     "test_forked.py", "test_full_disk.py", "test_tuning.py", "test_run_verb.py",
     "test_supervisor.py", "test_page.py", "test_torch_training.py", "test_contract.py",
 )  # fmt: skip
-LATER = ("slow", "realdata", "faults")
+LATER = ("slow", "realdata", "faults", "thorough")
 
 
 def in_turn(items):
-    """The tests file by file: files with quick tests, then long ones, then slow ones and faults."""
+    """The tests file by file: files with quick tests, then slow ones, faults and thorough ones."""
     parts = {}
     for item in items:
         own = [LATER.index(mark.name) for mark in item.iter_markers() if mark.name in LATER]

@@ -4,7 +4,7 @@ What full fits come to on these data is asked in test_real_data.py and in benchm
 """
 
 import pytest
-from example_runs import OF_PUBLIC_DATA, assert_reported, run_of
+from example_runs import OF_PUBLIC_DATA, assert_reported, read_of, run_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.realdata]
 
@@ -17,6 +17,18 @@ FEWER = {
 
 
 @pytest.mark.parametrize("path", OF_PUBLIC_DATA, ids=lambda path: path.stem)
+def test_an_example_on_public_data_is_sound(path):
+    assert len(read_of(path).models) > 1
+
+
+QUICK = "movielens"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path.stem == QUICK else pytest.mark.thorough, id=path.stem)
+     for path in OF_PUBLIC_DATA],
+)  # fmt: skip
 def test_an_example_on_public_data_runs_and_writes_its_report(path, tmp_path):
     overrides = FEWER.get(path.stem, ())
     assert_reported(run_of(path, tmp_path, overrides, epochs=2), tmp_path)
