@@ -33,7 +33,7 @@ def test_accumulators_are_those_of_the_reference(parts, blocks):
 
 
 def test_l2_scales_of_one_change_nothing():
-    problem = problem_of("", users=60, items=80, events=2000)
+    problem = problem_of("cua", users=60, items=80, events=2000)
     ones = L2Scale(np.ones(problem.users, np.float32), np.ones(problem.items, np.float32))
     results = []
     for scale in (None, ones):
