@@ -101,7 +101,7 @@ print(hashlib.sha256(b"".join(table.tobytes() for table in model.parameters)).he
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adagrad_gives_the_same_bits_where_its_kernel_is_compiled_and_where_it_is_found(tmp_path):
     environment = {**os.environ, "FMPAIR_CACHE": str(tmp_path)}
     found = [
