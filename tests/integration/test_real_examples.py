@@ -11,7 +11,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.realdata]
 # Fewer factors and folds, and no trials, which test_defaults_on_logs.py asks about.
 FEWER = {
     "frappe": [f"models.{n}.{o}" for n in (1, 2) for o in ("factors=8", "order=2", "times=false")],
-    "movielens": ["split.count=2", *(f"models.{n}.factors=8" for n in (1, 2, 3))],
+    "movielens": [
+        "split.count=2",
+        "filter=[{sampled: {count: 10000}}, above_mean]",
+        "models.1.factors=8",
+        *(
+            f"models.{n}.{o}"
+            for n in (2, 3)
+            for o in ("factors=8", "order=2", "times=false", "history=0")
+        ),
+    ],
     "sequences": [f"models.{n}.factors=8" for n in (4, 5, 6)],
 }
 
