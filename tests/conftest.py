@@ -50,7 +50,7 @@ LONG = (
 LATER = ("slow", "realdata", "faults", "thorough")
 # The first file compiles most kernels. Meanwhile others run tests that fit next to nothing: two
 # processes that fit at once would compile the same kernels.
-FIRST, WITHOUT_FITS = LONG[0], ("config", "data", "events", "features", "metrics", "report")
+FIRST, WITHOUT_FITS = LONG[0], ("config", "data", "events", "features", "metrics")
 
 
 def in_turn(items):

@@ -39,7 +39,10 @@ def world():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["softmax", "bpr", "warp"])
+@pytest.mark.parametrize(
+    "loss",
+    ["softmax", *(pytest.param(loss, marks=pytest.mark.thorough) for loss in ("bpr", "warp"))],
+)
 def test_rankings_are_those_of_the_cpu_engine_within_noise(world, loss):
     train, test = world
     options = {"factors": 8, "loss": loss, "history": 0, "epochs": 20}
