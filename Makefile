@@ -39,10 +39,10 @@ quick: check  ## what to run before a commit: every check, and the quick tests
 	$(PYTEST) -m "not (slow or realdata or faults or thorough)"
 
 faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
-	$(PYTEST) -m faults $$(grep -rl "mark\.faults" tests)
+	$(PYTEST) -m faults $$(grep -rl --include="*.py" "mark\.faults" tests)
 
 thorough: $(TEST)  ## measure quality on public data and over many seeds, which takes minutes
-	$(PYTEST) -m thorough $$(grep -rl "mark\.thorough" tests)
+	$(PYTEST) -m thorough $$(grep -rl --include="*.py" "mark\.thorough" tests)
 
 # Into an empty cache: what writes the kernels runs only when they are compiled.
 coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not
