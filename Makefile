@@ -4,8 +4,8 @@ PYTHON ?= python3
 WORKERS ?= auto
 # Tests of a file share what takes long, so a file is one process's; tests/conftest.py says in which
 # order files come. One run collects once and leaves no core idle between its parts.
-# Which tests `make test` runs, by their marks; empty for every test there is, faults too.
-PART ?= not faults
+# Which tests `make test` runs, by their marks; empty for every test there is.
+PART ?= not (faults or thorough)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 VENV := .venv
@@ -21,7 +21,7 @@ CORE := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test pytest quick faults coverage check format tree docs release bench bridges clean
+.PHONY: help demo test pytest quick faults thorough coverage check format tree docs release bench bridges clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## +/\t/' | expand -t 10
@@ -30,16 +30,19 @@ demo: $(CORE)  ## set up, run an experiment on generated data, and end with the 
 	$(BIN)/fmpair demo
 
 # `make -j2 test` runs the checks, which take one core, beside the tests.
-test: check pytest  ## set up, then run every check and every test but faults, the quick ones first
+test: check pytest  ## set up, then run every check and every test but faults and thorough ones
 
 pytest: $(TEST)
 	$(PYTEST) -m "$(PART)"
 
 quick: check  ## what to run before a commit: every check, and the quick tests
-	$(PYTEST) -m "not (slow or realdata or faults)"
+	$(PYTEST) -m "not (slow or realdata or faults or thorough)"
 
 faults: $(TEST)  ## kill runs, break files: nothing finished may be lost
-	$(PYTEST) -m faults $$(grep -rl "mark\.faults" tests)
+	$(PYTEST) -m faults $$(grep -rl --include="*.py" "mark\.faults" tests)
+
+thorough: $(TEST)  ## measure quality on public data and over many seeds, which takes minutes
+	$(PYTEST) -m thorough $$(grep -rl --include="*.py" "mark\.thorough" tests)
 
 # Into an empty cache: what writes the kernels runs only when they are compiled.
 coverage: $(TEST)  ## measure which lines the tests run; build/coverage.txt lists those they do not

@@ -47,20 +47,25 @@ LONG = (
     "test_forked.py", "test_full_disk.py", "test_tuning.py", "test_run_verb.py",
     "test_supervisor.py", "test_page.py", "test_torch_training.py", "test_contract.py",
 )  # fmt: skip
-LATER = ("slow", "realdata", "faults")
+LATER = ("slow", "realdata", "faults", "thorough")
+# The first file compiles most kernels. Meanwhile others run tests that fit next to nothing: two
+# processes that fit at once would compile the same kernels.
+FIRST, WITHOUT_FITS = LONG[0], ("config", "data", "events", "features", "metrics")
 
 
 def in_turn(items):
-    """The tests file by file: files with quick tests, then long ones, then slow ones and faults."""
+    """The tests file by file: files with quick tests, then slow ones, faults and thorough ones."""
     parts = {}
     for item in items:
         own = [LATER.index(mark.name) for mark in item.iter_markers() if mark.name in LATER]
         parts.setdefault(item.path, []).append(max(own, default=-1))
-    return {path: _place(path.name, min(part)) for path, part in parts.items()}
+    return {path: _place(path, min(part)) for path, part in parts.items()}
 
 
-def _place(name, part):
-    return part >= 0, LONG.index(name) if name in LONG else len(LONG), part
+def _place(path, part):
+    beside = path.name != FIRST and path.parent.name not in WITHOUT_FITS
+    order = LONG.index(path.name) if path.name in LONG else len(LONG)
+    return part >= 0, beside, order, part
 
 
 def pytest_collection_modifyitems(items):

@@ -131,7 +131,7 @@ def test_a_change_of_a_callee_in_another_file_is_seen_by_the_next_process(machin
     assert after != before and compiled == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_change_of_what_the_training_kernel_calls_is_seen_by_the_next_fit(machine):
     before, compiled, said = machine.run(FIT)
     assert compiled == 1 and said.count("compiled the training kernel for this machine") == 1

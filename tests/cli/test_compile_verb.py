@@ -48,6 +48,7 @@ def beside(tmp_path, monkeypatch):
     return tmp_path / "beside"
 
 
+@pytest.mark.slow
 def test_a_folder_is_filled_with_what_fit_recommend_and_evaluate_need(fmpair, tmp_path):
     folder = tmp_path / "kernels"
     result = fmpair("compile", "--into", folder, "--factors", 4)
@@ -92,7 +93,7 @@ def test_for_serving_it_compiles_what_a_service_needs_and_nothing_of_fit(tmp_pat
 
 
 def test_by_default_compiled_code_lies_beside_the_package(fmpair, beside):
-    result = fmpair("compile", "--factors", 4)
+    result = fmpair("compile", "--serving")
     assert result.code == 0 and kernels(beside) and str(beside) in result.err
     count = len(kernels(beside))
     doctor = fmpair("doctor").out
@@ -105,14 +106,14 @@ def test_where_the_package_is_read_only_it_lies_among_the_user_s_caches(
     beside.write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("FMPAIR_CACHE", raising=False)
-    assert fmpair("compile", "--factors", 4).code == 0
+    assert fmpair("compile", "--serving").code == 0
     assert kernels(tmp_path / "home" / "fmpair")
 
 
 def test_what_other_versions_left_goes_only_when_asked(fmpair, tmp_path):
     other = tmp_path / "kernels" / "0123456789abcdef"
     other.mkdir(parents=True)
-    arguments = ("compile", "--into", tmp_path, "--factors", 4)
+    arguments = ("compile", "--into", tmp_path, "--serving")
     assert fmpair(*arguments).code == 0 and other.exists()
     result = fmpair(*arguments, "--clean")
     assert "removed the kernels of 1 other version" in result.err and not other.exists()

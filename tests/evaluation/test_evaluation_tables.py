@@ -67,7 +67,8 @@ def test_no_model_beats_the_one_who_knows_how_the_data_were_made(world):
     protocol = Protocol(seen="none")
     best = ceiling(world, [split], protocol, ["recall@10", "ndcg@10"])
     train, _, test = split.parts(world.data)
-    judged = evaluate(FMPair(seed=1).fit(train), train, test, protocol, ["recall@10", "ndcg@10"])
+    model = FMPair(factors=8, history=0, times=False, order=2, seed=1).fit(train)
+    judged = evaluate(model, train, test, protocol, ["recall@10", "ndcg@10"])
     assert all(0.5 * best[name] < judged.means[name] < best[name] for name in best)
 
 

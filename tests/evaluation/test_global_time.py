@@ -128,7 +128,7 @@ RANKED = replace(CLOCK, seen="none")
     [
         MarkovChain(),
         VSKNN(),
-        FMPair(factors=16, history=1, epochs=60, threads=1, times=False, order=2),
+        FMPair(factors=8, history=1, epochs=60, threads=1, times=False, order=2),
     ],
     ids=lambda recipe: type(recipe).__name__,
 )

@@ -13,8 +13,6 @@ from fmpair.errors import FmpairError
 from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 
-pytestmark = pytest.mark.faults
-
 WRONG = ([], {}, None, 7, "x", [1, {"a": None}], {"id": 5, "files": [], "error": None})
 
 
@@ -114,7 +112,10 @@ def attempt(work):
         return str(error)
 
 
-def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatch):
+@pytest.mark.parametrize(
+    "damages", [3, pytest.param(cases(20), marks=pytest.mark.faults, id="many")]
+)
+def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatch, damages):
     monkeypatch.setattr("fmpair.report.figures.available", lambda: False)  # drawing takes its time
     asked, folder, copy, right = whole
     question = ["recommend", str(folder), "--user", "user-001", "-o", "-"]
@@ -122,7 +123,7 @@ def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatc
     assert fmpair(question) == 0
     ranked = capfd.readouterr().out
     dice, told, mended = chance(), 0, 0
-    for _ in range(cases(20)):
+    for _ in range(damages):
         shutil.rmtree(folder)
         shutil.copytree(copy, folder)
         what = damage(folder, dice)

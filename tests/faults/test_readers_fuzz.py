@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from fmpair.data.read import FORMATS
 from fmpair.errors import FmpairError
 
-pytestmark = pytest.mark.faults
-
 CASES = int(os.environ.get("FMPAIR_FAULT_CASES", "50"))
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
@@ -42,8 +40,9 @@ WORDS = [
 ]
 PIECES = st.lists(st.text(MARKS, max_size=8) | st.sampled_from(WORDS), max_size=40).map("".join)
 CONTENT = st.binary(max_size=400) | PIECES.map(lambda text: text.encode("utf-8"))
-usual = settings(
-    max_examples=CASES, suppress_health_check=[HealthCheck.function_scoped_fixture]
+few, usual = (
+    settings(max_examples=n, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    for n in (5, CASES)
 )  # fmt: skip
 
 
@@ -75,13 +74,16 @@ def noting(reader, used):
     return noted
 
 
+@pytest.mark.parametrize(
+    "tried", [few, pytest.param(usual, marks=pytest.mark.faults)], ids=["few", "many"]
+)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_anything_at_all_is_read_or_refused_in_one_line(name, tmp_path, monkeypatch):
+def test_anything_at_all_is_read_or_refused_in_one_line(name, tried, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = next(iter(SAMPLES[name].files))
     write(tmp_path, SAMPLES[name].files)
 
-    @usual
+    @tried
     @given(CONTENT)
     def holds(content):
         (tmp_path / first).write_bytes(content)
@@ -93,6 +95,7 @@ def test_anything_at_all_is_read_or_refused_in_one_line(name, tmp_path, monkeypa
     holds()
 
 
+@pytest.mark.faults
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time are Linux's")
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_damaged_file_is_read_or_refused_within_two_seconds_and_500_mb(group, tmp_path):

@@ -19,17 +19,22 @@ OF_PUBLIC_DATA = [
 ]
 
 
-def run_of(path, folder, overrides=(), epochs=None):
-    """The results of an example; skips where what it needs is not installed.
-
-    overrides: as on the command line. epochs: of every model that has such an option.
-    """
+def read_of(path, overrides=()):
+    """The experiment of an example; skips where what it needs is not installed."""
     try:
-        experiment = read(path, [f"output.folder={folder}", *overrides])
+        return read(path, list(overrides))
     except ConfigError as error:
         if all("pip install" in mistake for mistake in error.mistakes):
             pytest.skip(error.mistakes[0])
         raise
+
+
+def run_of(path, folder, overrides=(), epochs=None):
+    """The results of an example.
+
+    overrides: as on the command line. epochs: of every model that has such an option.
+    """
+    experiment = read_of(path, [f"output.folder={folder}", *overrides])
     if epochs:
         models = tuple(shortened(model, epochs) for model in experiment.models)
         experiment = replace(experiment, models=models)

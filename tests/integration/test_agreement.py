@@ -26,7 +26,7 @@ NEAR = 0.005  # RMSE
 BARS = {"ids": 0.905, "attributes": 0.905}  # measured: .904 and .900
 ALS_BARS = {"ids": 0.905, "attributes": 0.905}  # measured: .902 and .900
 
-pytestmark = pytest.mark.realdata
+pytestmark = [pytest.mark.realdata, pytest.mark.thorough]
 
 
 @cache

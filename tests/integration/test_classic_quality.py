@@ -41,11 +41,16 @@ def recall(kind):
     return evaluate(model, train, test, protocol, ["recall@10"]).means[METRIC]
 
 
-@pytest.mark.parametrize("kind", BARS)
+# Models of neighbours stand for all in quick runs: they compile no kernel of their own.
+@pytest.mark.parametrize(
+    "kind", [kind if "knn" in kind else pytest.param(kind, marks=pytest.mark.thorough)
+             for kind in BARS],
+)  # fmt: skip
 def test_a_classic_model_is_as_good_as_it_was(kind):
     assert recall(kind) >= BARS[kind]
 
 
+@pytest.mark.thorough
 def test_every_next_click_of_new_sessions_is_found_as_often_as_it_was():
     folder = Path(os.environ["FMPAIR_DATA"]) / "yoochoose-100k"
     if not folder.is_dir():

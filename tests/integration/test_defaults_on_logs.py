@@ -20,10 +20,10 @@ def value(model, train, test):
     ("log", "ahead"),
     [
         ("shop_log", ()),
-        ("session_log", ()),
-        ("daytime_log", ()),
+        pytest.param("session_log", (), marks=pytest.mark.thorough),
+        pytest.param("daytime_log", (), marks=pytest.mark.thorough),
         # Neighbours remember each chain of view, cart and buy as it was: V-SKNN stays ahead.
-        ("purchase_log", ("v-sknn",)),
+        pytest.param("purchase_log", ("v-sknn",), marks=pytest.mark.thorough),
     ],
 )
 def test_the_defaults_beat_the_classic_models(log, ahead):

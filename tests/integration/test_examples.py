@@ -22,7 +22,7 @@ def changed(*numbers, **options):
 
 FEWER = {
     "cold_items": changed(2, 3, factors=8),
-    "fields": changed(0, factors=8),
+    "fields": ["data.generate.events=2000", *changed(0, factors=8, epochs=3)],
     "beyond_accuracy": changed(3, **SMALL),
     "cross_domain": changed(1, 2, 3, **FEW),
     "noise": [
@@ -57,7 +57,8 @@ def ran(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATED)
-def test_an_example_runs_and_writes_its_report(name, ran):
+def test_an_example_runs_and_writes_its_report(name, ran, monkeypatch):
+    monkeypatch.setattr("fmpair.report.figures.available", lambda: False)  # tests/report draws
     assert_reported(*ran(name))
 
 
@@ -76,9 +77,10 @@ def test_attributes_help_with_items_nobody_has_chosen(ran):
             assert found[model, metric] > found["ids and context only", metric]
 
 
-@pytest.mark.slow
-def test_the_situation_helps_and_no_field_hurts(ran):
-    found = comparison(ran("fields")[0], "full ranking").fields["FM-Pair"]
+@pytest.mark.thorough  # test_which_fields_help.py asks the same of fewer events
+def test_the_situation_helps_and_no_field_hurts(tmp_path):
+    results = run_of(GENERATED["fields"], tmp_path, changed(0, factors=8))
+    found = comparison(results, "full ranking").fields["FM-Pair"]
     verdicts = dict(found.select("field", "verdict").rows())
     assert {name for name, word in verdicts.items() if word == "helps"} == {
         "all fields", "daytime", "place",

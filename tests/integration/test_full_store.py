@@ -15,7 +15,7 @@ from fmpair.engine import engine
 from fmpair.engine.ray.exchange import Merging
 from fmpair.errors import MachineError
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ray, pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
 STORE = 80 << 20  # bytes; Ray wants no less
 # a disk counts as full as soon as anything is on it, so that it takes in nothing of the store
 NO_DISK = {"local_fs_capacity_threshold": 1e-6, "oom_grace_period_s": 0}

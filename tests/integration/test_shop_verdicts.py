@@ -19,12 +19,17 @@ OVERRIDES = [*(f"models.{n}.factors=8" for n in (6, 5, 4)), "output.refit=false"
 SIZE = {"users": 250, "items": 150, "events": 8_000}
 
 
-def judged(frame, folder, monkeypatch, overrides=OVERRIDES):
-    """(the experiment that init writes for the log, what the run's report says first)."""
+def proposed(frame, folder, monkeypatch, overrides=OVERRIDES):
+    """The experiment that init writes for the log."""
     monkeypatch.chdir(folder)
     frame.write_csv("shop.csv")
     (folder / "a.yaml").write_text(starter("shop.csv"))
-    experiment = config.read("a.yaml", overrides)
+    return config.read("a.yaml", overrides)
+
+
+def judged(frame, folder, monkeypatch, overrides=OVERRIDES):
+    """(the experiment that init writes for the log, what the run's report says first)."""
+    experiment = proposed(frame, folder, monkeypatch, overrides)
     results = run(experiment)
     assert results.cells["error"].null_count() == len(results.cells)
     return experiment, headline(results, comparison(results, "full ranking"))
@@ -36,10 +41,21 @@ def wins(told):
     return found or "context gives" in told
 
 
+NO_CONTEXT = ("price", "session_id", "shop", "logged_ms", "event_type")
+
+
+@pytest.mark.parametrize("column", NO_CONTEXT)
+def test_what_says_nothing_of_the_next_choice_is_no_context(column, tmp_path, monkeypatch):
+    experiment = proposed(shop_log(**SIZE).select(*IDS, column), tmp_path, monkeypatch)
+    assert experiment.data.options["context"] == ["device"]
+    assert experiment.data.options["timestamp"] == "event_time"
+
+
+# Runs without promotions differ in columns that are no context, as the test before shows.
 @pytest.mark.parametrize(
     ("column", "promotions"),
-    [("price", False), ("price", True), ("session_id", False), ("shop", False),
-     ("logged_ms", False), ("event_type", False)],
+    [("price", True), *(pytest.param(column, False, marks=pytest.mark.thorough)
+                        for column in NO_CONTEXT)],
 )  # fmt: skip
 def test_what_says_nothing_of_the_next_choice_does_not_win(
     column, promotions, tmp_path, monkeypatch
@@ -74,12 +90,14 @@ def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, m
     assert "beats the best of 4 baselines" in told
 
 
+@pytest.mark.thorough
 def test_habits_make_the_markov_chain_the_baseline_that_is_named(tmp_path, monkeypatch):
     _, told = judged(session_log(**SIZE), tmp_path, monkeypatch, OVERRIDES[1:])
     assert "the best of 4 baselines" in told
     assert re.search("baselines.{1,3}markov-chain: NDCG@10", told), told
 
 
+@pytest.mark.thorough
 def test_an_hour_that_matters_is_found_in_the_timestamp(tmp_path, monkeypatch):
     log = daytime_log(400, 200, 12_000)
     _, told = judged(log, tmp_path, monkeypatch, ["output.refit=false"])
@@ -93,7 +111,7 @@ def test_fit_on_the_raw_log_is_as_good_as_with_columns_set_by_hand(tmp_path):
     found = {}
     for name, frame in (("raw", log), ("by hand", by_hand)):
         train, _, test = rows.parts(Dataset.from_frame(frame))
-        model = FMPair(factors=16, history=0).fit(train)
+        model = FMPair(factors=8, history=0).fit(train)
         model.save(tmp_path / "m")
         recall = evaluate(model, train, test, Protocol(seen="none"), ["recall@10"]).means
         found[name] = recall["recall@10"], (tmp_path / "m").stat().st_size

@@ -126,6 +126,7 @@ def means(results, metric):
     return dict(rows.iter_rows())
 
 
+@pytest.mark.thorough
 def test_ratings_by_two_kinds_of_matrix_factorization(runs):
     [one], [results] = runs("ratings", iterations=20)
     assert results.cells["error"].null_count() == len(results.cells)
@@ -139,6 +140,7 @@ def test_ratings_by_two_kinds_of_matrix_factorization(runs):
     assert any("verbosity=info" in note for note in one.notes)
 
 
+@pytest.mark.thorough
 def test_positive_feedback_with_two_training_shares(runs):
     found, both = runs("positive")
     assert [one.name for one in found] == ["positive-0.6", "positive-0.75"]

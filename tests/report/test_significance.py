@@ -62,7 +62,7 @@ def share_that_differs(pairs):
     return np.mean(np.array(p) < LEVEL)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_three_seeds_of_one_recipe_differ_no_more_often_than_by_chance(protocol, begun):
     rng = np.random.default_rng(0)

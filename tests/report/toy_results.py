@@ -137,7 +137,9 @@ def _judge(experiment, candidate, keys, parts, epochs, frames, units):
     if candidate.kind == "popularity":
         model = Popularity().fit(given)
     else:
-        for epoch in FMPair(**candidate.options, epochs=epochs, seed=keys["seed"]).train(given):
+        plain = {"history": 0, "times": False, "order": 2}  # no trials
+        recipe = FMPair(**candidate.options, **plain, epochs=epochs, seed=keys["seed"])
+        for epoch in recipe.train(given):
             model = epoch.recommender()
             found = evaluate(model, given, asked, Protocol(seen="none"), ["ndcg@10"])
             frames["curves"].append({

@@ -13,10 +13,7 @@ from under_load import Load, Service, fitted, kept, until
 
 from fmpair.events.store import open_store
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc"),
-]
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 KILLS = min(int(os.environ.get("FMPAIR_FAULT_CASES", 4)), 100)
 QUESTION = {"user": "user-000", "n": 3}
 
@@ -44,6 +41,7 @@ def lost(store, load):
     return set(load.acknowledged) - kept(store)
 
 
+@pytest.mark.faults
 def test_a_worker_that_is_killed_loses_no_event_and_another_takes_its_place(model, tmp_path):
     url, dice, waited = tmp_path / "events.db", random.Random(1), []
     with Service(model, "--events", url, workers=2) as service:
@@ -67,10 +65,11 @@ def test_a_worker_that_is_killed_loses_no_event_and_another_takes_its_place(mode
           f"{max(waited):.1f} s")  # fmt: skip
 
 
-def test_a_service_that_is_killed_whole_loses_no_event_and_answers_again(model, tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(KILLS - 1, marks=pytest.mark.faults, id="many")])
+def test_a_service_that_is_killed_whole_loses_no_event_and_answers_again(model, tmp_path, kills):
     url, dice, total, waited = tmp_path / "events.db", random.Random(2), 0, []
     with Service(model, "--events", url, workers=2) as service, closing(open_store(url)) as store:
-        for _ in range(KILLS - 1):
+        for _ in range(kills):
             with Load(service, writers=4) as load:
                 time.sleep(dice.uniform(0.4, 1.0))
                 service.kill_all()
@@ -83,6 +82,7 @@ def test_a_service_that_is_killed_whole_loses_no_event_and_answers_again(model, 
           f"after {', '.join(f'{one:.1f}' for one in waited)} s")  # fmt: skip
 
 
+@pytest.mark.faults
 def test_workers_do_not_outlive_the_process_that_started_them(model, tmp_path):
     with Service(model, "--events", tmp_path / "events.db", workers=2) as service:
         workers = service.workers()
@@ -93,6 +93,7 @@ def test_workers_do_not_outlive_the_process_that_started_them(model, tmp_path):
         assert answers(service)
 
 
+@pytest.mark.faults
 def test_without_its_temporary_folder_a_worker_starts_again_and_a_kill_leaves_nothing(
     model, tmp_path
 ):
@@ -115,6 +116,7 @@ def test_without_its_temporary_folder_a_worker_starts_again_and_a_kill_leaves_no
         assert not place.exists() and set(os.listdir("/dev/shm")) <= shared
 
 
+@pytest.mark.faults
 def test_a_worker_that_is_restarted_serves_what_the_others_serve(model, tmp_path):
     path, second = tmp_path / "model.fmpair", fitted(tmp_path, "second.fmpair", 1)
     shutil.copy(model, path)

@@ -55,16 +55,6 @@ def test_several_workers_answer_and_count_together(own_file):
         assert ask(address, "live")[0] == ask(address, "ready")[0] == 200
 
 
-def test_what_one_worker_is_told_all_of_them_know(own_file):
-    with service(own_file, "--workers", "2") as address:
-        first = json.loads(ask(address, "v1/recommend", {"user": ANN, "n": 1})[1])
-        item = first["items"][0]["item"]
-        assert ask(address, "v1/events", {"events": [{"user": ANN, "item": item}]})[0] == 200
-        for _ in range(20):  # of either worker
-            found = json.loads(ask(address, "v1/recommend", {"user": ANN, "n": 20})[1])
-            assert item not in [one["item"] for one in found["items"]]
-
-
 def test_a_key_is_asked_for(own_file, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("0123456789abcdef0123\n")

@@ -32,7 +32,8 @@ def fitted(folder, name="model.fmpair", epochs=2, history=3, lists=True):
         known = data.item_table.select(cs.exclude(cs.list()))
         data = data.with_items(known.insert_column(0, data.items.ids.rename("item")))
     path = Path(folder) / name
-    FMPair(factors=8, epochs=epochs, history=history, seed=1).fit(data).save(path)
+    plain = {"order": 2, "times": False}  # no trials
+    FMPair(factors=8, epochs=epochs, history=history, seed=1, **plain).fit(data).save(path)
     return path
 
 

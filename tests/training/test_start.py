@@ -11,7 +11,7 @@ from fmpair.threads import blas_on
 from fmpair.training.loop import Task
 from fmpair.training.start import initial
 
-PLAIN = FMPair(factors=16, epochs=3, history=0, order=2, times=False, threads=1)
+PLAIN = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
 
 
 def start_of(recipe: FMPair, data: Dataset) -> tuple[Task, Parameters]:

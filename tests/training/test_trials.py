@@ -28,7 +28,7 @@ def events(ordered, users=400, steps=12, items=40):
 
 def test_a_history_is_learned_from_where_order_matters(caplog):
     with caplog.at_level(logging.INFO, "fmpair"):
-        model = FMPair(factors=16, epochs=15).fit(events(ordered=True))
+        model = FMPair(factors=8, epochs=15).fit(events(ordered=True))
     assert (model.space.history.last, model.space.history.fade) in ((20, 1.0), (20, 2.0))
     said = [record.getMessage() for record in caplog.records]
     first, second = (line for line in said if line.startswith("history:"))  # others: of compiling
@@ -38,7 +38,7 @@ def test_a_history_is_learned_from_where_order_matters(caplog):
 
 def test_a_history_is_left_out_where_the_order_says_nothing(caplog):
     with caplog.at_level(logging.INFO, "fmpair"):
-        model = FMPair(factors=16, epochs=15).fit(events(ordered=False))
+        model = FMPair(factors=8, epochs=15).fit(events(ordered=False))
     assert model.space.history is None
     assert "history: not using the last 20 items (ndcg@10" in caplog.text
     assert "without); set history=20 to force it" in caplog.text
@@ -54,7 +54,7 @@ def test_a_history_that_repeats_the_taste_of_users_is_left_out():
         for t, i in enumerate(rng.permutation(20)[:8])
     ]
     frame = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
-    assert FMPair(factors=16, epochs=15).fit(frame).space.history is None
+    assert FMPair(factors=8, epochs=15).fit(frame).space.history is None
 
 
 def test_all_users_are_learned_from_in_a_trial(monkeypatch):
@@ -88,7 +88,7 @@ def test_users_who_come_once_are_judged_by_their_history_alone(monkeypatch):
     minutes = pl.duration(minutes=pl.col("timestamp").dt.hour())
     brief = visits(days=20).with_columns(pl.col("timestamp").dt.truncate("1d") + minutes)
     assert come_once(Dataset.from_frame(brief))
-    model = FMPair(factors=16, epochs=15, times=False).fit(brief)
+    model = FMPair(factors=8, epochs=15, times=False).fit(brief)
     assert model.space.history is not None
     assert judged and all(60 < len(values) < 180 for values in judged), "a tenth of the steps"
 
@@ -190,7 +190,7 @@ def test_a_few_events_without_a_time_do_not_switch_the_history_off(caplog):
 
 def test_an_updated_model_keeps_what_was_settled():
     frame = events(ordered=True)
-    model = FMPair(factors=16, epochs=15).fit(frame)
+    model = FMPair(factors=8, epochs=15).fit(frame)
     assert model.update(frame.head(5), epochs=1).space.history == model.space.history
 
 

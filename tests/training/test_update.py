@@ -16,6 +16,8 @@ from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.training import loop, update
 from fmpair.training.update import joined, sample_pairs
 
+PLAIN = {"history": 0, "times": False, "order": 2}  # without the trials of `FMPair()`
+
 
 @cache
 def tastes():
@@ -164,7 +166,7 @@ def test_an_update_ranks_nearly_as_well_as_a_fit_to_all_events(share):
     )
     whole, updated = [], []
     for seed in range(3):  # one fit is better than another by up to 1 %
-        recipe = FMPair(factors=8, epochs=24, threads=1, seed=seed)
+        recipe = FMPair(factors=8, epochs=24, threads=1, seed=seed, **PLAIN)
         whole.append(recipe.fit(train))
         updated.append(recipe.fit(first).update(later))
     one, other = (
@@ -179,7 +181,7 @@ def test_an_update_ranks_nearly_as_well_as_a_fit_to_all_events(share):
     assert other > 0.97 * one
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.realdata
 def test_half_of_movielens_and_an_update_reach_a_fit_at_a_tenth_of_its_work(monkeypatch):
     work, start = [], loop.start
@@ -343,7 +345,7 @@ def test_many_passes_over_few_events_forget_less_beside_earlier_ones_in_their_co
     train, _, test = holdout(data, test=0.2).parts(data)
     order = np.random.default_rng(0).permutation(len(train))
     old, new = train.take(np.sort(order[640:])), train.take(np.sort(order[:640]))
-    model = FMPair(factors=8, epochs=24, threads=1).fit(old)
+    model = FMPair(factors=8, epochs=24, threads=1, **PLAIN).fit(old)
 
     def ndcg(one):
         return evaluate(one, train, test, Protocol(seen="none"), ["ndcg@10"]).means["ndcg@10"]

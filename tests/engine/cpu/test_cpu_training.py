@@ -33,7 +33,7 @@ def test_accumulators_are_those_of_the_reference(parts, blocks):
 
 
 def test_l2_scales_of_one_change_nothing():
-    problem = problem_of("", users=60, items=80, events=2000)
+    problem = problem_of("cua", users=60, items=80, events=2000)
     ones = L2Scale(np.ones(problem.users, np.float32), np.ones(problem.items, np.float32))
     results = []
     for scale in (None, ones):
@@ -101,7 +101,7 @@ print(hashlib.sha256(b"".join(table.tobytes() for table in model.parameters)).he
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adagrad_gives_the_same_bits_where_its_kernel_is_compiled_and_where_it_is_found(tmp_path):
     environment = {**os.environ, "FMPAIR_CACHE": str(tmp_path)}
     found = [
