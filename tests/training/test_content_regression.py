@@ -13,13 +13,13 @@ from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.content import (
+    Choices,
     design_of,
     folded,
-    half_learned,
     held_out,
     regressed,
     settled,
-    with_choices,
+    worth_of,
 )
 from fmpair.training.loop import Task, begin, started, train
 
@@ -189,40 +189,44 @@ def test_items_also_follow_from_the_users_who_chose_them():
     known, chosen = np.arange(3), np.arange(30)[:, None] % 3 == np.arange(3)
     squares = users.T @ users
     fitted = np.linalg.solve(squares + np.trace(squares) / 4 * np.eye(4), users.T @ chosen).T
-    items = rng.normal(size=(3, 4)).astype(np.float32)
-    wanted = (items + fitted * np.linalg.norm(items) / np.linalg.norm(fitted)) / 2
-    assert np.allclose(with_choices(items, known, users, seen, 1), wanted, atol=1e-5)
+    learned = rng.normal(size=(3, 4)).astype(np.float32)
+    scale = np.linalg.norm(learned) / np.linalg.norm(fitted)
+    found = Choices(learned, known, users, seen, 1)
+    assert np.allclose(found.items, fitted * scale, atol=1e-5)
+    sums = users.T @ chosen
+    assert np.allclose(found.of(sums.T.astype(np.float32)), found.items, atol=1e-5)
 
 
-def test_lengths_tell_after_how_many_events_half_is_learned():
-    events = np.arange(1.0, 200.0)
-    vectors = np.sqrt(5 * events / (events + 4))[:, None] * np.ones((1, 3), np.float32)
-    assert half_learned(vectors, events) == pytest.approx(4, rel=0.15)
-    assert half_learned(vectors, np.full(199, 7.0)) == pytest.approx(0.1), "nothing to tell it by"
+def test_the_fewer_events_the_more_of_the_prediction_is_added():
+    learned, predicted = np.full((3, 2), 2.0, np.float32), np.ones((3, 2), np.float32)
+    found = settled(learned, predicted, np.array([1, 3, 97]), 3.0)
+    assert np.allclose(found[:, 0], [2.75, 2.5, 2.03])
 
 
-def test_items_of_few_events_lie_between_what_was_learned_and_what_content_says():
-    """Truth is a prediction and a deviation; what was learned shrinks noisy events towards 0."""
-    rng, k = np.random.default_rng(0), 16
-    events = rng.integers(1, 40, 3000).astype(np.float64)
-    predicted = rng.normal(0, 0.7, (3000, k))
-    truth = predicted + rng.normal(0, 0.7, (3000, k))
-    noisy = truth + rng.normal(0, 1, (3000, k)) * 2 / np.sqrt(events)[:, None]
-    learned = noisy * (events / (events + 4))[:, None]
-    found = settled(learned.astype(np.float32), predicted.astype(np.float32), events)
-
-    def error(vectors, of):
-        return np.square(vectors - truth)[of].mean()
-
-    for of in (events < 3, (events > 5) & (events < 15), events > 25):
-        assert error(found, of) < min(error(learned, of), error(predicted, of))
-    assert error(found, events < 3) < 0.8 * error(learned, events < 3)
-
-
-def test_content_that_says_nothing_changes_nothing():
-    rng = np.random.default_rng(0)
-    learned, predicted = rng.normal(size=(2, 50, 4)).astype(np.float32)
-    assert settled(learned, predicted, np.full(50, 3.0)) is learned
+@pytest.mark.parametrize(("tells", "least", "most"), [(True, 3.0, 10.0), (False, 0.0, 0.3)])
+def test_a_prediction_is_worth_more_events_if_it_tells_what_items_are(tells, least, most):
+    """Users choose items near them; learned items are the means of few users that chose them."""
+    rng, k = np.random.default_rng(0), 8
+    truth = rng.normal(size=(400, k)).astype(np.float32)
+    truth /= np.linalg.norm(truth, axis=1)[:, None]  # no item is popular
+    users = rng.normal(size=(600, k)).astype(np.float32)
+    chance = users @ truth.T * 4 + rng.gumbel(size=(600, 400))
+    user = np.repeat(np.arange(600), 3)
+    item = np.argsort(-chance, axis=1)[:, :3].ravel()
+    seen = distinct_pairs(user, item, 600)
+    events = np.bincount(seen.column, minlength=400)
+    known = np.flatnonzero(events)
+    sums = np.zeros((400, k), np.float32)
+    np.add.at(sums, seen.column, users[seen.owner])
+    learned = sums / (events + 4)[:, None]
+    predicted = truth if tells else rng.permutation(truth)
+    parameters = started(Task.of(RECIPE, RECIPE, shop("words"))).parameters()
+    parameters = parameters._replace(
+        users=users, items=learned, item_bias=np.zeros(400, np.float32)
+    )
+    fits = Choices(learned[known], known, users, seen, 1)
+    worth = worth_of(predicted[known], known, parameters, seen, fits, 0)
+    assert least <= worth <= most
 
 
 def test_an_item_is_predicted_by_others_alone():
@@ -235,14 +239,3 @@ def test_an_item_is_predicted_by_others_alone():
     after = held_out(design, wanted, 0.1, none, 0)
     changed = np.abs(after - before).max(axis=1) > 1e-3
     assert not changed[0] and changed.any()
-
-
-def test_an_update_keeps_a_new_item_of_one_event_near_its_content():
-    data = shop("words")
-    model, new = RECIPE.fit(data), ITEMS - 1
-    stranger = next(u for u in range(USERS) if u % GROUPS != new % GROUPS)
-    updated = RECIPE.update(model, pl.DataFrame({"user": [stranger], "item": [new]}))
-    lovers = [u for u in range(USERS) if u % GROUPS == new % GROUPS]
-    among = list(range(ITEMS - NEW, ITEMS))
-    first = [updated.recommend(u, n=1, candidates=among)["item"][0] % GROUPS for u in lovers]
-    assert np.mean(np.array(first) == new % GROUPS) > 0.9

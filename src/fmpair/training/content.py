@@ -23,7 +23,9 @@ from fmpair.threads import blas_on
 from fmpair.training.options import FMPairOptions
 
 FOLDS = 5  # of items; each part is predicted by the others
-HALVES = np.geomspace(0.1, 100, 31)  # events, see `half_learned`
+# How many events a prediction may be worth, and by how many events and items that is chosen.
+WORTHS = (1e-9, 0.3, 1.0, 3.0, 10.0)
+PAIRS, OTHERS = 8192, 512
 
 
 def telling_content(side: Side, problem: Problem) -> list[bool]:
@@ -99,7 +101,7 @@ def regressed(
     """Return parameters with content that predicts the items with events.
 
     parameters: of a training without content; seen: the items of each user; by_user: whether the
-    user's vector is the query, so that users tell what an item is like (`with_choices`). settles:
+    user's vector is the query, so that users tell what an item is like (`Choices`). settles:
     whether items of few events approach their prediction; else all items keep their scores.
     """
     users_of = np.bincount(seen.column, minlength=design.rows.size)
@@ -107,14 +109,18 @@ def regressed(
     if len(known) < 2:
         return parameters
     some, whole = design.take(known), parameters.items[known]
-    wanted = whole
+    fits = None
     if by_user:
-        wanted = with_choices(whole, known, parameters.users, seen, design.threads)
+        fits = Choices(whole, known, parameters.users, seen, design.threads)
+    # Steps see few of the users who did not choose an item, and so err in other ways than least
+    # squares; the mean of both is predicted better.
+    wanted = whole if fits is None else (whole + fits.items) / 2
     strength = best_strength(some, wanted, seed)
     found = ridge(some, wanted, strength)
-    if settles and len(known) >= FOLDS:
+    if settles and fits is not None and len(known) >= FOLDS:
         predicted = held_out(some, wanted, strength, found, seed)
-        whole = settled(whole, predicted, users_of[known])
+        worth = worth_of(predicted, known, parameters, seen, fits, seed)
+        whole = settled(whole, predicted, users_of[known], worth)
     items, bias = parameters.items.copy(), parameters.item_bias.copy()
     items[known] = whole - some.dot(found)
     bias[known] += _inner(items[known], whole, some, found)
@@ -122,36 +128,45 @@ def regressed(
     return parameters._replace(items=items, item_bias=bias, features=features)
 
 
-def settled(learned: np.ndarray, predicted: np.ndarray, events: np.ndarray) -> np.ndarray:
-    """Return the best means of learned vectors and of those that content predicts: [items, k].
+def settled(
+    learned: np.ndarray, predicted: np.ndarray, events: np.ndarray, worth: float
+) -> np.ndarray:
+    """Return learned vectors with the part of the prediction that their events do not replace.
 
-    predicted: each by the other items; events: of each item. After n events a vector of
-    prior 0 is n / (n + half) of what the events alone would say (`half_learned`). Around a
-    prediction that explains the share r of all vectors, truth varies by 1 - r as much, so the prior
-    counts as half / (1 - r) events.
+    events: of each item; worth: how many events the prediction counts as. Learning shrinks the
+    vectors of items of few events towards 0; this makes it a shrinkage towards the prediction.
     """
-    weight = events / events.sum()
-    left = weight @ np.square(learned - predicted).sum(axis=1)
-    explained = 1 - left / max(weight @ np.square(learned).sum(axis=1), 1e-30)
-    if explained <= 0:
-        return learned
-    half = half_learned(learned, events)
-    prior = half / max(1 - explained, 1e-3)
-    own, other = (events + half) / (events + prior), prior / (events + prior)
-    return (own[:, None] * learned + other[:, None] * predicted).astype(np.float32)
+    return learned + (worth / (events + worth)).astype(np.float32)[:, None] * predicted
 
 
-def half_learned(vectors: np.ndarray, events: np.ndarray) -> float:
-    """Return after how many events half of a vector is learned, by how lengths grow with events.
+def worth_of(
+    predicted: np.ndarray, known: np.ndarray, parameters: Parameters, seen: Rows, fits: Choices,
+    seed: int,
+) -> float:  # fmt: skip
+    """Return how many events a prediction is worth: the number that ranks single events best.
 
-    Squared lengths are proportional to n / (n + half) on average.
+    An event is ranked among drawn items as if its item had not learned from it. What it added to
+    the item is what it adds to least squares.
     """
-    square = np.square(vectors).sum(axis=1).astype(np.float64)
-    errors = []
-    for half in HALVES:
-        share = events / (events + half)
-        errors.append(np.square(square - share * (share @ square / (share @ share))).sum())
-    return float(HALVES[int(np.argmin(errors))])
+    rng, learned = np.random.default_rng([seed, 4]), parameters.items[known]
+    place = np.full(int(seen.column.max()) + 1, -1)
+    place[known] = np.arange(len(known))
+    events = np.bincount(seen.column, minlength=len(place))[known]
+    pairs = np.flatnonzero(place[seen.column] >= 0)
+    pairs = rng.choice(pairs, min(len(pairs), PAIRS), replace=False)
+    user, item = parameters.users[seen.owner[pairs]], place[seen.column[pairs]]
+    others, constant = rng.integers(0, len(known), OTHERS), parameters.item_bias[known]
+    without = learned[item] - fits.of(user)
+    with blas_on(1):
+        own = np.einsum("pk,pk->p", user, without), user @ learned[others].T
+        told = np.einsum("pk,pk->p", user, predicted[item]), user @ predicted[others].T
+    apart, values = others != item[:, None], []
+    for worth in WORTHS:
+        mine = own[0] + constant[item] + told[0] * (worth / (events[item] - 1 + worth))
+        theirs = own[1] + constant[others] + told[1] * (worth / (events[others] + worth))
+        above = ((theirs > mine[:, None]) & apart).sum(axis=1)
+        values.append(np.where(above < 10, 1 / np.log2(above + 2), 0).mean())
+    return WORTHS[int(np.argmax(values))]
 
 
 def held_out(
@@ -170,23 +185,31 @@ def held_out(
     return out
 
 
-def with_choices(
-    items: np.ndarray, known: np.ndarray, users: np.ndarray, seen: Rows, threads: int | None
-) -> np.ndarray:
-    """Return the means of learned items and of those that fit all users' choices best.
+class Choices:
+    """Items that fit all users' choices best: float32 [known items, k].
 
-    The latter are the least squares of 1 for the users who chose an item and 0 for all others,
-    held by the mean square of users. Steps see few of the others, and so err in other ways; the
-    mean of both is predicted better. Both count alike: they get the same mean length.
+    They are the least squares of 1 for the users who chose an item and 0 for all others, held by
+    the mean square of users, and as long as the learned items on average.
     """
-    once, size = seen._replace(value=np.ones_like(seen.value)), int(seen.column.max()) + 1
-    every = Design(once, size, threads=threads)
-    with blas_on(1):
-        squares = users.T @ users
+
+    def __init__(
+        self, learned: np.ndarray, known: np.ndarray, users: np.ndarray, seen: Rows,
+        threads: int | None,
+    ) -> None:  # fmt: skip
+        once, size = seen._replace(value=np.ones_like(seen.value)), int(seen.column.max()) + 1
+        with blas_on(1):
+            squares = users.T @ users
         held = np.trace(squares) / len(squares) * np.eye(len(squares), dtype=np.float32)
-        fitted = np.linalg.solve(squares + held, every.back(users)[known].T).T
-    lengths = [np.sqrt(np.einsum("ik,ik->", table, table)) for table in (items, fitted)]
-    return (items + fitted * (lengths[0] / max(lengths[1], 1e-30))) / 2
+        self.squares, self.scale = squares + held, 1.0
+        self.items = self.of(Design(once, size, threads=threads).back(users)[known])
+        lengths = [np.sqrt(np.einsum("ik,ik->", table, table)) for table in (learned, self.items)]
+        self.scale = float(lengths[0] / max(lengths[1], 1e-30))
+        self.items *= np.float32(self.scale)
+
+    def of(self, users: np.ndarray) -> np.ndarray:
+        """Return the items that such users, or sums of users, have chosen: [rows, k]."""
+        with blas_on(1):
+            return np.linalg.solve(self.squares, users.T).T * np.float32(self.scale)
 
 
 def _inner(own: np.ndarray, whole: np.ndarray, design: Design, features: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@ from fmpair.engine.item_side import pair_columns
 from fmpair.errors import OptionError, UnknownError, listing, named, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
-from fmpair.training.content import design_of, half_learned
 from fmpair.training.growth import Grown, extend_arrays, part, put_back, renumbered
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
@@ -141,33 +140,11 @@ def _with_new_ids(model: Recommender, task: Task, first: Parameters, begin: Begi
     training = begin(of_new_ids, first, ("features",))
     deque(learn(of_new_ids, training), maxlen=0)
     after = training.snapshot()
-    new_items = after.items[items:]
-    if any(task.content):
-        new_items = _near_content(model, task, first.items[items:], new_items)
     return first._replace(
         users=np.concatenate([first.users[:users], after.users[users:]]),
-        items=np.concatenate([first.items[:items], new_items]),
+        items=np.concatenate([first.items[:items], after.items[items:]]),
         item_bias=np.concatenate([first.item_bias[:items], after.item_bias[items:]]),
     )
-
-
-def _near_content(
-    model: Recommender, task: Task, start: np.ndarray, learned: np.ndarray
-) -> np.ndarray:
-    """Return new items between what content predicts and what their events say: [new items, k].
-
-    How many events the prediction is worth is seen by the model's items: what content leaves to
-    them grows with their events.
-    """
-    described = design_of(task.problem, task.space.item, task.content, 1).described
-    known = np.flatnonzero(described[: len(model.item_counts)] & (model.item_counts > 0))
-    if not len(known):
-        return learned
-    half = half_learned(model.parameters.items[known], model.item_counts[known])
-    first = len(model.item_counts)
-    events = np.where(described[first:], task.times[first:], np.inf)
-    share = 1 / (1 + half / np.maximum(events, 1))
-    return (start + share[:, None] * (learned - start)).astype(np.float32)
 
 
 def fold_in(
