@@ -64,7 +64,7 @@ def test_folding_undoes_the_regression():
     first = first._replace(item_bias=rng.normal(size=ITEMS).astype(np.float32))
     times = tally(task.problem.item, ITEMS)
     design = design_of(task.problem, task.space.item, task.content, 1)
-    found = regressed(first, design, task.seen, 0, settles=False)
+    found = regressed(first, design, task.seen, 0, earlier=np.ones(ITEMS, bool))
     again = folded(found, task.problem, task.space.item, task.content)
     known = times > 0
     assert np.abs(found.features).max() > 0.01
@@ -201,6 +201,7 @@ def test_the_fewer_events_the_more_of_the_prediction_is_added():
     learned, predicted = np.full((3, 2), 2.0, np.float32), np.ones((3, 2), np.float32)
     found = settled(learned, predicted, np.array([1, 3, 97]), 3.0)
     assert np.allclose(found[:, 0], [2.75, 2.5, 2.03])
+    assert np.allclose(settled(learned, predicted, np.full(3, np.inf), 3.0), learned)
 
 
 @pytest.mark.parametrize(("tells", "least", "most"), [(True, 3.0, 10.0), (False, 0.0, 0.3)])
@@ -225,7 +226,7 @@ def test_a_prediction_is_worth_more_events_if_it_tells_what_items_are(tells, lea
         users=users, items=learned, item_bias=np.zeros(400, np.float32)
     )
     fits = Choices(learned[known], known, users, seen, 1)
-    worth = worth_of(predicted[known], known, parameters, seen, fits, 0)
+    worth = worth_of(predicted[known], known, events[known], parameters, seen, fits, 0)
     assert least <= worth <= most
 
 
@@ -239,3 +240,14 @@ def test_an_item_is_predicted_by_others_alone():
     after = held_out(design, wanted, 0.1, none, 0)
     changed = np.abs(after - before).max(axis=1) > 1e-3
     assert not changed[0] and changed.any()
+
+
+def test_an_update_keeps_a_new_item_of_one_event_near_its_content():
+    data = shop("words")
+    model, new = RECIPE.fit(data), ITEMS - 1
+    stranger = next(u for u in range(USERS) if u % GROUPS != new % GROUPS)
+    updated = RECIPE.update(model, pl.DataFrame({"user": [stranger], "item": [new]}))
+    lovers = [u for u in range(USERS) if u % GROUPS == new % GROUPS]
+    among = list(range(ITEMS - NEW, ITEMS))
+    first = [updated.recommend(u, n=1, candidates=among)["item"][0] % GROUPS for u in lovers]
+    assert np.mean(np.array(first) == new % GROUPS) > 0.9

@@ -24,7 +24,7 @@ from fmpair.training.options import FMPairOptions
 
 FOLDS = 5  # of items; each part is predicted by the others
 # How many events a prediction may be worth, and by how many events and items that is chosen.
-WORTHS = (1e-9, 0.3, 1.0, 3.0, 10.0)
+WORTHS = (10.0, 3.0, 1.0, 0.3, 1e-9)  # the first of equal ones is chosen
 PAIRS, OTHERS = 8192, 512
 
 
@@ -96,13 +96,14 @@ def folded(
 
 def regressed(
     parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True,
-    settles: bool = True,
+    earlier: np.ndarray | None = None,
 ) -> Parameters:  # fmt: skip
     """Return parameters with content that predicts the items with events.
 
     parameters: of a training without content; seen: the items of each user; by_user: whether the
-    user's vector is the query, so that users tell what an item is like (`Choices`). settles:
-    whether items of few events approach their prediction; else all items keep their scores.
+    user's vector is the query, so that users tell what an item is like (`Choices`). earlier:
+    bool [items], those that an earlier fit learned. They keep their scores; others approach their
+    prediction.
     """
     users_of = np.bincount(seen.column, minlength=design.rows.size)
     known = np.flatnonzero(design.described & (users_of > 0))
@@ -117,10 +118,13 @@ def regressed(
     wanted = whole if fits is None else (whole + fits.items) / 2
     strength = best_strength(some, wanted, seed)
     found = ridge(some, wanted, strength)
-    if settles and fits is not None and len(known) >= FOLDS:
+    events = users_of[known].astype(np.float64)
+    if earlier is not None:
+        events[earlier[known]] = np.inf
+    if fits is not None and len(known) >= FOLDS and np.isfinite(events).any():
         predicted = held_out(some, wanted, strength, found, seed)
-        worth = worth_of(predicted, known, parameters, seen, fits, seed)
-        whole = settled(whole, predicted, users_of[known], worth)
+        worth = worth_of(predicted, known, events, parameters, seen, fits, seed)
+        whole = settled(whole, predicted, events, worth)
     items, bias = parameters.items.copy(), parameters.item_bias.copy()
     items[known] = whole - some.dot(found)
     bias[known] += _inner(items[known], whole, some, found)
@@ -133,25 +137,26 @@ def settled(
 ) -> np.ndarray:
     """Return learned vectors with the part of the prediction that their events do not replace.
 
-    events: of each item; worth: how many events the prediction counts as. Learning shrinks the
+    events: of each item, inf if it keeps what was learned; worth: how many of them the prediction
+    counts as. Learning shrinks the
     vectors of items of few events towards 0; this makes it a shrinkage towards the prediction.
     """
     return learned + (worth / (events + worth)).astype(np.float32)[:, None] * predicted
 
 
 def worth_of(
-    predicted: np.ndarray, known: np.ndarray, parameters: Parameters, seen: Rows, fits: Choices,
-    seed: int,
+    predicted: np.ndarray, known: np.ndarray, events: np.ndarray, parameters: Parameters,
+    seen: Rows, fits: Choices, seed: int,
 ) -> float:  # fmt: skip
     """Return how many events a prediction is worth: the number that ranks single events best.
 
     An event is ranked among drawn items as if its item had not learned from it. What it added to
-    the item is what it adds to least squares.
+    the item is what it adds to least squares. Single events of items say nothing about the number,
+    which is then the largest.
     """
     rng, learned = np.random.default_rng([seed, 4]), parameters.items[known]
     place = np.full(int(seen.column.max()) + 1, -1)
-    place[known] = np.arange(len(known))
-    events = np.bincount(seen.column, minlength=len(place))[known]
+    place[known[np.isfinite(events)]] = np.flatnonzero(np.isfinite(events))
     pairs = np.flatnonzero(place[seen.column] >= 0)
     pairs = rng.choice(pairs, min(len(pairs), PAIRS), replace=False)
     user, item = parameters.users[seen.owner[pairs]], place[seen.column[pairs]]

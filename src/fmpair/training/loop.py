@@ -59,7 +59,8 @@ class Task:
 
     recipe: stored in the model; options: used for training, mostly the same. given: the items of
     each user with counts, None for those of the problem's events. recent: the latest events of each
-    user, if the model uses histories. continues: whether the parameters begin as a fitted model's.
+    user, if the model uses histories. earlier: bool [items], those
+    that a model learned which is updated; None for a fit from scratch.
     """
 
     recipe: Any
@@ -69,7 +70,7 @@ class Task:
     frame_kind: str
     given: Rows | None = None
     recent: Recent | None = None
-    continues: bool = False
+    earlier: np.ndarray | None = None
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
@@ -154,9 +155,7 @@ class Task:
                     self.problem, self.space.item, self.content, self.options.threads
                 )
                 alone, seed = self.problem.history is None, self.options.seed
-                parameters = regressed(
-                    parameters, design, self.seen, seed, alone, not self.continues
-                )
+                parameters = regressed(parameters, design, self.seen, seed, alone, self.earlier)
             content = self.space.item.content(rows)
             parameters = place_new(parameters, rows, content, self.times, self.problem.triples)
         return self.model(parameters)

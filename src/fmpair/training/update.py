@@ -226,8 +226,10 @@ def _continued(
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
     recent = recent_of(space, past)
+    earlier = np.zeros(problem.items, bool)
+    earlier[: len(model.item_counts)] = model.item_counts > 0
     kind = model.frame_kind
-    task = Task(model.recipe, options, space, problem, kind, arrays.seen, recent, continues=True)
+    task = Task(model.recipe, options, space, problem, kind, arrays.seen, recent, earlier)
     return task, arrays.parameters
 
 
