@@ -1,7 +1,7 @@
-"""Values summed by user, and the variance of their mean.
+"""Clustered standard errors: values summed by user, and the variance of their mean.
 
-The lists of one user are not independent, so users are the sampling units of every test. This
-module also has the t and normal distributions that the tests need.
+The lists of one user are not independent, so the sampling unit of every test is the user. This
+module also has the functions of Student's t distribution that the tests need.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from fmpair.errors import DataError
 Values = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
 Groups = Sequence | np.ndarray | None  # the user or item of each unit
 
-MAX_CLUSTERS = 1000  # for resampling; more users are merged at random first
-NEARLY_NORMAL = 10_000  # degrees of freedom from which quantiles of t and the normal agree to 1e-3
-HALVINGS = 40
+MAX_CLUSTERS = 1000  # of a resampling test; if there are more users, they are merged at random
+# Above this number of degrees of freedom, t quantiles differ from normal ones by less than 1e-3.
+NEARLY_NORMAL = 10_000
+HALVINGS = 40  # steps of the bisection for a quantile
 
 
 class VarianceComponent(NamedTuple):
@@ -35,9 +36,9 @@ class VarianceComponent(NamedTuple):
 class Clusters:
     """Values of units, or differences between two models, summed by user.
 
-    total: float64 [users], sum over a user's units. size: float64 [users], number of units.
-    further: variance components of the mean other than users: folds and seeds; or items, if each
-    model was fitted once and a caller gives them.
+    total: float64 [users], the sum over a user's units. size: float64 [users], the number of a
+    user's units. further: the other variance components of the mean. These are folds and seeds; or
+    items, if each model was fitted once and the caller gives the items.
     """
 
     total: np.ndarray
@@ -51,12 +52,12 @@ class Clusters:
 
     @property
     def variance(self) -> float:
-        """Variance of the mean over users, folds and seeds."""
+        """Variance of the mean: the sum of the components of users, folds and seeds."""
         return sum(part.variance for part in self._components)
 
     @property
     def further_variance(self) -> float:
-        """Variance of the mean over folds and seeds only."""
+        """The components of folds and seeds (`further`) alone."""
         return sum(part.variance for part in self.further)
 
     @property
@@ -70,7 +71,7 @@ class Clusters:
 
 
 def sum_by_user(values: Values, users: Groups = None) -> Clusters:
-    """Sum values, [units] or [seeds, units], by user; users None: each unit is a user."""
+    """Sum values, [units] or [seeds, units], by user; without users, each unit is a cluster."""
     matrix = _matrix(values)
     return Clusters(*_sums(matrix.mean(axis=0), users, "users"), _between_seeds(matrix))
 
@@ -78,7 +79,8 @@ def sum_by_user(values: Values, users: Groups = None) -> Clusters:
 def sum_differences(a: Values, b: Values, users: Groups = None, items: Groups = None) -> Clusters:
     """Sum the differences a - b of the same units by user; a, b: [units] or [seeds, units].
 
-    items: the relevant item of each unit, used if each model has one seed only.
+    items: the relevant item of each unit. They add a variance component if each model has only one
+    seed.
     """
     first, second = _matrix(a), _matrix(b)
     if first.shape[1] != second.shape[1]:
@@ -105,9 +107,9 @@ def combined(clusters: Clusters, seed: int) -> Clusters:
 def variance_between(total: np.ndarray, size: np.ndarray) -> VarianceComponent:
     """Variance of the mean sum(total) / sum(size) under resampling of whole clusters."""
     count = len(total)
-    left = total - total.sum() / size.sum() * size
+    residual = total - total.sum() / size.sum() * size
     scale = count / max(count - 1, 1) / size.sum() ** 2
-    return VarianceComponent(float((left**2).sum()) * scale, max(count - 1, 1))
+    return VarianceComponent(float((residual**2).sum()) * scale, max(count - 1, 1))
 
 
 def freedom_of(parts: Sequence[VarianceComponent]) -> float:
@@ -130,7 +132,7 @@ def _sums(values: np.ndarray, groups: Groups, name: str) -> tuple[np.ndarray, np
 
 
 def _between_seeds(values: np.ndarray) -> tuple[VarianceComponent, ...]:
-    """The variance of the mean due to seeds; values: [seeds, units]."""
+    """Return the variance component of seeds, none with one seed; values: [seeds, units]."""
     seeds = len(values)
     if seeds < 2:
         return ()
@@ -165,10 +167,10 @@ def t_quantile(chance: float, freedom: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """Regularised incomplete beta function I_x(a, b), by its continued fraction."""
+    """Return the regularised incomplete beta function I_x(a, b), by its continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side
+    if x > (a + 1) / (a + b + 2):  # the fraction converges faster for 1 - x
         return 1 - incomplete_beta(b, a, 1 - x)
     log_front = a * math.log(x) + b * math.log1p(-x)
     log_front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)

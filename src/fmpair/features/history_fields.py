@@ -14,9 +14,9 @@ from fmpair.errors import OptionError, named, unknown
 from fmpair.features.encoder import Encoder
 from fmpair.features.field import Field, field_from
 
-HISTORY = "history"  # the role, and the name of the field of items
-AUTO = "auto"  # the data decide whether to use the history
-ITEM = "item"  # the earlier item itself, not one of its attributes
+HISTORY = "history"  # the role of these fields, and the name of the field of earlier items
+AUTO = "auto"  # trials on the data decide whether to use the history
+ITEM = "item"  # in `Field.of`: the earlier item itself, not one of its attributes
 
 
 def history_field(given: Any) -> Field | None:
@@ -42,7 +42,7 @@ def history_field(given: Any) -> Field | None:
 
 
 def history_weights(field: Field) -> np.ndarray:
-    """float32 [last]: the weights of the latest item, the one before it, and so on."""
+    """Return the weights of the latest item, the one before it, and so on: float32 [last]."""
     ranks = np.arange(1, field.last + 1, dtype=np.float64)
     return (field.scale * ranks**-field.fade).astype(np.float32)
 
@@ -50,7 +50,7 @@ def history_weights(field: Field) -> np.ndarray:
 def history_encoders(
     field: Field, items: Vocabulary, attributes: tuple[Encoder, ...]
 ) -> tuple[Encoder, ...]:
-    """Return the encoders of the earlier items and of their attributes, as `field.of` lists."""
+    """Return an encoder for each entry of `field.of`: the items or an attribute."""
     known, encoders = {e.name: e for e in attributes}, []
     for name in field.of:
         if name == ITEM:
@@ -65,10 +65,10 @@ def history_encoders(
 def features_of_items(
     field: Field, offsets: list[int], item_rows: Rows, ranges: dict[str, tuple[int, int]]
 ) -> Rows:
-    """Return the features of each item as an earlier item: rows over the query side.
+    """Return the query features that each item adds if it is in the history: rows per item.
 
-    offsets: the first query feature of each of `field.of`. ranges: (start, end) of the item-side
-    features of each attribute.
+    offsets: the first query feature of each entry of `field.of`. ranges: (start, end) of the
+    item-side features of each attribute.
     """
     count, parts = item_rows.size, []
     for name, offset in zip(field.of, offsets):
@@ -84,9 +84,10 @@ def features_of_items(
 
 
 def history_rows(before: Rows, weight: np.ndarray, features: Rows) -> Rows:
-    """Return the history features of each query, with items weighted by their age.
+    """Return the history features of each query, with items weighted by their position.
 
-    before: item numbers per query, oldest first. features: rows per item.
+    before: item numbers per query, oldest first. weight: by position, the latest item first
+    (`history_weights`). features: rows per item (`features_of_items`).
     """
     age = np.repeat(before.start[1:], np.diff(before.start)) - 1 - np.arange(len(before.column))
     kept = age < len(weight)

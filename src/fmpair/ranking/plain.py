@@ -1,7 +1,7 @@
-"""What is ranked (`RankingTask`, `Pool`, `Ranks`), and the ranking kernels in plain NumPy.
+"""Inputs and results of ranking (`RankingTask`, `Pool`, `Ranks`), and its kernels in plain NumPy.
 
-The functions are used where nothing can be compiled. Each has the arguments and the results of the
-kernel of its name in `top` or `ranks`, ties included.
+The functions replace the compiled kernels on machines that cannot compile. Each takes the same
+arguments as the kernel of that name in `top` or `ranks` and gives the same results, also for ties.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IN_ORDER, UNIFORM, WEIGHTED = range(3)
 
 
 class RankingTask(NamedTuple):
-    """Lists to judge, one per unit.
+    """Ranked lists to evaluate, one per unit.
 
     query: int64 [units], ascending, the row of scores; owner: int64 [units], the row of hidden.
     hidden: items removed from the list, unless relevant. relevant: the relevant items of each unit,
@@ -31,7 +31,7 @@ class RankingTask(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Candidates to draw `most` of, besides the relevant items.
+    """Candidates of sampled evaluation: `most` are drawn, besides the relevant items.
 
     row: int64 [units], the row of `items` to draw from; items: distinct candidates, in order.
     weight: float64 [items], for WEIGHTED. kind: IN_ORDER, UNIFORM or WEIGHTED. state: random state.
@@ -62,7 +62,7 @@ class Ranks(NamedTuple):
 
 
 def empty_ranks(task: RankingTask, top: int) -> Ranks:
-    """Return the ranks of a task, to be filled."""
+    """Return the arrays for the ranks of a task, not yet computed."""
     units, entries = len(task.query), len(task.relevant.column)
     above, level = np.zeros((2, entries), np.int64)
     listed, eligible = np.zeros((2, units), np.int64)
@@ -76,7 +76,7 @@ def select(scores, first, start, column, n, best, score, filled):
         item = np.flatnonzero(row > -np.inf)
         if len(item) > n:
             worst = np.partition(row[item], len(item) - n)[len(item) - n]
-            item = item[row[item] >= worst]  # more than n, where several are level with the worst
+            item = item[row[item] >= worst]  # more than n if several tie with the worst
         item = item[np.argsort(-row[item], kind="stable")[:n]]
         filled[query] = len(item)
         best[query, : len(item)], score[query, : len(item)] = item, row[item]

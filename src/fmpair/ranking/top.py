@@ -1,4 +1,4 @@
-"""Ranking kernels: query vectors times one item matrix, in batches, with seen items hidden."""
+"""Ranking kernels: multiply query vectors with the item matrix in batches, leave out seen items."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from fmpair.threads import side_by_side
 
 ON_DEVICE = "fmpair.ranking.gpu"
 SCORES_AT_ONCE = 1 << 20  # float32 scores of a batch: 4 MB per thread, which stay in cache
-BATCHES = 32  # at least, so that many threads have work
-FEW_ROWS = 32  # smaller batches are not worth it
-MIN_ROWS = 8  # for any number of items: reading them takes longer than multiplying
+BATCHES = 32  # the least number of batches, so that many threads have work
+FEW_ROWS = 32  # queries of a batch that are not split to reach BATCHES
+# The least number of queries in a batch, since reading the items takes longer than multiplying.
+MIN_ROWS = 8
 ScoreBatch = Callable[[int, np.ndarray], None]  # (first query, scores [batch, items])
 
 
@@ -38,7 +39,7 @@ def top(
     [q]).
 
     items: an `item_matrix`; hidden: the items to leave out, per query. Ties go to the lower item
-    number. device: of PyTorch; None for the kernels.
+    number. device: a device of PyTorch; None for the compiled kernels.
     """
     if device is not None:
         return import_module(ON_DEVICE).top(queries, items, hidden, n, device)
@@ -79,7 +80,7 @@ def ranks(
 
 
 def rows_at_once(queries: int, items: int) -> int:
-    """Return the queries scored at a time, independent of the number of threads."""
+    """Return the number of queries in a batch; it does not depend on the number of threads."""
     rows = min(max(SCORES_AT_ONCE // max(items, 1), MIN_ROWS), 1024)
     return min(rows, max(-(-queries // BATCHES), FEW_ROWS))
 
@@ -104,7 +105,7 @@ def _in_batches(
 
 @kernel(plain=plain.select)
 def select(scores, first, start, column, n, best, score, filled):
-    """Select the n best of each row, with a heap whose root is the worst, then sort them.
+    """Select the n best items of each row with a heap whose root is the worst, then sort them.
 
     scores: float32 [rows, items], row r is query first + r; start, column: hidden items of each
     query. Written at the query's row: best int32 [queries, n], score float32 [queries, n]

@@ -1,7 +1,7 @@
-"""The verdict: the result in a sentence, with what casts doubt on it.
+"""The verdict: the result of an experiment in one sentence, and warnings about it.
 
-Doubts are context columns that give the item away (context leakage), and protocols under which
-repeated items make results too high.
+Warnings are about context columns that reveal the item (context leakage), protocols under which
+repeated items make results too high, and low ratings that count as positive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fmpair.report.table import (
 )
 from fmpair.text import isolated
 
-NAMED = 3  # models not significantly worse than the best that the verdict names
+NAMED = 3  # of the models that are not significantly worse than the best, the verdict names three
 LEAKAGE_DEGREES = {
     "none": "no",
     "suspect": "perhaps: is it known before the choice?",
@@ -40,7 +40,7 @@ LEAKAGE_DEGREES = {
 
 
 def headline(results: Results, compared: ModelComparison) -> str:
-    """The verdict, with a warning if the best model uses context that may give the item away."""
+    """Return the verdict and a warning if the best model uses context that may reveal the item."""
     sentence = verdict(compared)
     ranked = compared.ranked()
     suspects = _leaking_columns(results, ranked[0]["model"] if ranked else None)
@@ -53,7 +53,7 @@ def headline(results: Results, compared: ModelComparison) -> str:
 
 
 def verdict(compared: ModelComparison) -> str:
-    """Say which model is best by the main metric, by how much, and whether it is significant."""
+    """Return which model is best by the main metric, by how much, and whether significantly."""
     if not (ranked := compared.ranked()):
         return "No model finished, so there is nothing to compare."
     name = metric_title(compared.metric)
@@ -79,7 +79,10 @@ def verdict(compared: ModelComparison) -> str:
 
 
 def _missed(row: Any, best: str) -> str:
-    """What difference would have been found, if the row was tested against the best."""
+    """Return the difference that the test would have detected, as a share of the mean of the best.
+
+    Empty if the row was not tested against the best model.
+    """
     if row["baseline"] != best or row["detectable"] is None or not row["relative"]:
         return ""
     base = abs(row["difference"] / row["relative"])
@@ -87,7 +90,7 @@ def _missed(row: Any, best: str) -> str:
 
 
 def _names(near: list[Any], best: str) -> str:
-    """The first models that are not significantly worse than the best, and how many more."""
+    """Return the first NAMED models that are not significantly worse, and how many more are not."""
     names = ", ".join(
         f"{isolated(row['model'])} ({p_claim(row['p_best'])}{_missed(row, best)})"
         for row in near[:NAMED]
@@ -96,7 +99,7 @@ def _names(near: list[Any], best: str) -> str:
 
 
 def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
-    """Compare the best model with the best of several baselines; empty if there are not several."""
+    """Compare the best model with the best baseline; empty if there are not at least two."""
     baselines = [row for row in ranked if row["model"] in compared.baselines]
     models = [row for row in ranked if row["model"] not in compared.baselines]
     if len(baselines) < 2 or not models:
@@ -125,7 +128,7 @@ def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
 
 
 def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:
-    """The lead over the next model, and over the baseline or the last model."""
+    """Return the lead over the next model, and over the baseline or the last model."""
     chosen = [behind[0], *(row for row in behind[1:] if row["model"] == row["baseline"])]
     if len(chosen) == 1 and len(behind) > 1:
         chosen.append(behind[-1])
@@ -141,7 +144,7 @@ def _leads(compared: ModelComparison, first: Any, behind: list[Any]) -> str:
 
 
 def context_leakage_table(manifest: Mapping[str, Any]) -> ReportTable | None:
-    """What each context column reveals about the item, beyond chance."""
+    """Return a table of what each context column reveals about the item, beyond chance."""
     columns = manifest.get("context", [])
     if not columns:
         return None
@@ -162,7 +165,7 @@ def context_leakage_table(manifest: Mapping[str, Any]) -> ReportTable | None:
 
 
 def _leaking_columns(results: Results, model: str | None) -> list[ContextLeakage]:
-    """The suspicious context columns that the model may use."""
+    """Return the context columns that may reveal the item and that the model may use."""
     chosen = next((each for each in results.experiment.models if each.name == model), None)
     if chosen is None or not _uses_context(chosen.kind):
         return []
@@ -174,15 +177,15 @@ def _leaking_columns(results: Results, model: str | None) -> list[ContextLeakage
 
 
 def _uses_context(kind: str) -> bool:
-    """Whether models of a kind have fields; popularity and neighbours have none."""
+    """Return whether models of a kind use context: whether they have the option `fields`."""
     try:
         return "fields" in options_of(catalog.find(kind)).known
-    except FmpairError:  # a model that is not installed here: unknown
+    except FmpairError:  # the model is not installed here, so it may use context
         return True
 
 
 def repeat_warnings(results: Results) -> list[str]:
-    """A line for each protocol whose results are too high because users repeat items."""
+    """Return a line for each protocol whose results are too high because users repeat items."""
     repeats, events = _repeat_counts(results.manifest)
     return [
         f"{isolated(label)}: {spelled(repeat_note(repeats, events, protocol), in_file)}"
@@ -192,13 +195,13 @@ def repeat_warnings(results: Results) -> list[str]:
 
 
 def rating_warnings(results: Results) -> list[str]:
-    """A line if events with low ratings count as positive."""
+    """Return a line if events with low ratings count as positive."""
     note = results.manifest.get("data", {}).get("low_ratings")
     return [note] if note else []
 
 
 def _repeat_counts(manifest: Mapping[str, Any]) -> tuple[int, int]:
-    """(test events that repeat a training pair of user and item, test events), over all folds."""
+    """Return (test events whose user and item are a training pair, test events), over all folds."""
     rows = [row for fold in manifest.get("leakage", []) for row in fold["figures"]]
     counts = [
         row["count"]

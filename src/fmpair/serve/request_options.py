@@ -1,4 +1,4 @@
-"""From a request to the options of a question: its rules, and the parts that a model knows."""
+"""Turn a request into the options of a question: its rules, and the values that a model knows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from fmpair.serve.live_models import ANYWAY, LiveModels
 from fmpair.serve.requests import BaseRequest, Recommend
 
 NONE = (None,) * 5
-LISTS = ("history", "candidates", "exclude", "items")  # of items, in requests
+LISTS = ("history", "candidates", "exclude", "items")  # options of requests that are lists of items
 
 
 def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | None:
-    """Return the rules of a request, None if it has none; known: those that it may name.
+    """Return the rules of a request, None if it has none.
 
-    A time as `exclude_shown` is for the event store, not for the rules.
+    known: the rules of the service by name; a request may refer to one. If `exclude_shown` is a
+    time, the event store applies it, not the rules.
     """
     given = (request.where, request.limit, request.boost, request.diversity, request.rules)
     if request.exclude_shown is None and given == NONE:
@@ -35,7 +36,10 @@ def request_rules(known: Mapping[str, Rules], request: Recommend) -> Rules | Non
 
 
 def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
-    """Return the rules of a file by name; they must fit every model in service, new ones too."""
+    """Return the rules of a file by name, after checking them against every model in service.
+
+    Models that are loaded later are checked too, and refused if a rule does not fit.
+    """
     if path is None:
         return {}
     from fmpair.config.read import read_rules
@@ -57,11 +61,12 @@ def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
 
 
 def answerable(request: BaseRequest, model: Any, strict: bool) -> dict[str, Any]:
-    """Return the options of a question that the model can answer.
+    """Return the context, time and `unknown` options of a question that the model can answer.
 
-    By default the question leaves out unknown columns and a time that the model does not use, and
-    skips unknown ids and values. With strict, or with `unknown` in the request, they are treated as
-    in the library.
+    By default, context columns that the model does not know are left out, and so is the time if the
+    model does not use it. Unknown ids and values are skipped. If the request sets `unknown`, all
+    parts are kept, and the library treats unknown ids and values as that option says. With strict,
+    requests that do not set it have unknown="error".
     """
     context, time, unknown = request.context, request.time, request.unknown
     if unknown is None and strict:

@@ -1,11 +1,13 @@
-"""Content: lists and vectors of items that are not learned by steps, but by regression.
+"""Content: the lists and vectors of items, whose weights are fitted by ridge regression.
 
-Items are learned as if they had no content, from a start that content gives (`start`). Then the
-vectors of content are those that predict the items' learned vectors best. Items without events are
-ranked by that prediction, items of few events by a mean of it and of what was learned (`settled`).
+Gradient steps learn one vector per item, as if items had no content. Content only sets the initial
+vectors (`start`). After training, the learned item vectors are regressed on the content. Items
+without events are ranked by the vectors that this regression predicts. The vectors of items with
+few events are shrunk towards the prediction (`settled`).
 
-Attributes of users are learned by steps, which hold them, since users explain themselves. What they
-leave to users is regressed on them too, so that new users are ranked by a prediction.
+Gradient steps do learn the attributes of users. But they regularise them strongly, since the users'
+own vectors explain the same choices. So the learned user vectors are regressed on the attributes
+too, and users without events are ranked by the prediction.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ from fmpair.solvers.ridge import Design, best_strength, ridge
 from fmpair.threads import blas_on
 from fmpair.training.options import FMPairOptions
 
-FOLDS = 5  # of items; each part is predicted by the others
-# How many events a prediction may be worth, and by how many events and items that is chosen.
-WORTHS = (10.0, 3.0, 1.0, 0.3, 1e-9)  # the first of equal ones is chosen
-PAIRS, OTHERS = 8192, 512
+FOLDS = 5  # cross-validation over items: each fold is predicted from the others
+# The prediction counts as much as this number of events of the item (a pseudo-count).
+PSEUDO_COUNTS = (10.0, 3.0, 1.0, 0.3, 1e-9)
+SAMPLED_EVENTS, SAMPLED_ITEMS = 8192, 512  # used to choose the pseudo-count
 
 
 def telling_content(side: Side, problem: Problem) -> list[bool]:
-    """Return which fields of items are vectors, or lists that tell what users choose."""
+    """Return which fields of items are vectors, or lists that predict what users choose."""
     steps = problem.item_groups.sharing
     return [
         e.size > 0 and (e.is_vector or (bool(e.owners) and steps[first] == 0))
@@ -38,28 +40,28 @@ def telling_content(side: Side, problem: Problem) -> list[bool]:
 
 
 def content_fields(options: FMPairOptions, side: Side, problem: Problem) -> list[bool]:
-    """Return which fields of items are content.
+    """Return which fields of items are content, and so are fitted by regression.
 
-    Terms of order three need the features of an item apart. Fields with a regularisation of their
-    own are learned by steps, as the recipe asks.
+    No field is with order three, which needs a learned vector for each feature. A field with its
+    own `regularization` is learned by gradient steps, to which that option applies.
     """
     given = options.regularization
     named = given if isinstance(given, Mapping) else {}
     if not options.regresses or problem.triples is not None or "item_features" in named:
         return [False] * len(side.encoders)
     free = [e.field.regularization is None and e.name not in named for e in side.encoders]
-    return [told and own for told, own in zip(telling_content(side, problem), free)]
+    return [predicts and own for predicts, own in zip(telling_content(side, problem), free)]
 
 
 def listed_values(problem: Problem, side: Side, content: Sequence[bool]) -> int:
-    """Return how many values of lists that are content belong to two items or more."""
+    """Return how many values of content lists belong to at least two items."""
     lists = [chosen and not e.is_vector for chosen, e in zip(content, side.encoders)]
     owners = np.bincount(side.only(problem.item_rows, lists).column, minlength=side.size)
     return int(np.count_nonzero(owners > 1))
 
 
 def without_content(problem: Problem, side: Side, content: Sequence[bool]) -> Problem:
-    """Return the problem that is learned by steps."""
+    """Return the problem that gradient steps learn: items without their content."""
     if not any(content):
         return problem
     rows = side.only(problem.item_rows, [not chosen for chosen in content])
@@ -67,7 +69,7 @@ def without_content(problem: Problem, side: Side, content: Sequence[bool]) -> Pr
 
 
 def design_of(problem: Problem, side: Side, content: Sequence[bool], threads: int | None) -> Design:
-    """Return the content of all items."""
+    """Return the content of all items as the design matrix of a regression."""
     rows = side.only(problem.item_rows, content)
     sparse, dense = split(rows, dense_fields(problem.item_groups, rows))
     return Design(sparse, side.size, tuple(dense), threads)
@@ -76,7 +78,7 @@ def design_of(problem: Problem, side: Side, content: Sequence[bool], threads: in
 def folded(
     parameters: Parameters, problem: Problem, side: Side, content: Sequence[bool]
 ) -> Parameters:
-    """Return parameters of the same scores whose items hold their content themselves."""
+    """Return parameters with the same scores, with the content added to the items' own vectors."""
     chosen = np.repeat(content, [e.size for e in side.encoders]).astype(bool)
     features, bias = parameters.features.copy(), parameters.feature_bias.copy()
     if not features[chosen].any() and not bias[chosen].any():
@@ -98,103 +100,110 @@ def regressed(
     parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True,
     earlier: np.ndarray | None = None,
 ) -> Parameters:  # fmt: skip
-    """Return parameters with content that predicts the items with events.
+    """Return parameters whose content features predict the vectors of items with events.
 
-    parameters: of a training without content; seen: the items of each user; by_user: whether the
-    user's vector is the query, so that users tell what an item is like (`Choices`). earlier:
-    bool [items], those that an earlier fit learned. They keep their scores; others approach their
-    prediction.
+    parameters: learned without content. seen: the items of each user. by_user: whether the query is
+    the user's vector alone. Only then can item vectors also be estimated from the users who chose
+    the item (`Choices`). earlier: bool [items], those that an earlier fit learned. They keep their
+    scores; other items with few events are shrunk towards the prediction.
     """
     users_of = np.bincount(seen.column, minlength=design.rows.size)
     known = np.flatnonzero(design.described & (users_of > 0))
     if len(known) < 2:
         return parameters
-    some, whole = design.take(known), parameters.items[known]
-    fits = None
+    content, vectors = design.take(known), parameters.items[known]
+    choices = None
     if by_user:
-        fits = Choices(whole, known, parameters.users, seen, design.threads)
-    # Steps see few of the users who did not choose an item, and so err in other ways than least
-    # squares; the mean of both is predicted better.
-    wanted = whole if fits is None else (whole + fits.items) / 2
-    strength = best_strength(some, wanted, seed)
-    found = ridge(some, wanted, strength)
+        choices = Choices(vectors, known, parameters.users, seen, design.threads)
+    # Gradient steps sample only a few of the users who did not choose an item; least squares uses
+    # all users. The two estimates have different errors, so content predicts their mean better.
+    targets = vectors if choices is None else (vectors + choices.items) / 2
+    strength = best_strength(content, targets, seed)
+    weights = ridge(content, targets, strength)
     events = users_of[known].astype(np.float64)
     if earlier is not None:
         events[earlier[known]] = np.inf
-    if fits is not None and len(known) >= FOLDS and np.isfinite(events).any():
-        predicted = held_out(some, wanted, strength, found, seed)
-        worth = worth_of(predicted, known, events, parameters, seen, fits, seed)
-        whole = settled(whole, predicted, events, worth)
+    if choices is not None and len(known) >= FOLDS and np.isfinite(events).any():
+        predicted = held_out(content, targets, strength, weights, seed)
+        worth = worth_of(predicted, known, events, parameters, seen, choices, seed)
+        vectors = settled(vectors, predicted, events, worth)
     items, bias = parameters.items.copy(), parameters.item_bias.copy()
-    items[known] = whole - some.dot(found)
-    bias[known] += _inner(items[known], whole, some, found)
-    features = parameters.features + found
+    items[known] = vectors - content.dot(weights)
+    bias[known] += _inner(items[known], vectors, content, weights)
+    features = parameters.features + weights
     return parameters._replace(items=items, item_bias=bias, features=features)
 
 
 def settled(
     learned: np.ndarray, predicted: np.ndarray, events: np.ndarray, worth: float
 ) -> np.ndarray:
-    """Return learned vectors with the part of the prediction that their events do not replace.
+    """Return learned + worth / (events + worth) * predicted, for each item.
 
-    events: of each item, inf if it keeps what was learned; worth: how many of them the prediction
-    counts as. Learning shrinks the
-    vectors of items of few events towards 0; this makes it a shrinkage towards the prediction.
+    events: the number of events of each item, inf for items that do not change. worth: the
+    pseudo-count of the prediction. Training shrinks the vectors of items with few events towards 0.
+    Adding a share of the prediction shrinks them towards the prediction instead.
     """
     return learned + (worth / (events + worth)).astype(np.float32)[:, None] * predicted
 
 
 def worth_of(
     predicted: np.ndarray, known: np.ndarray, events: np.ndarray, parameters: Parameters,
-    seen: Rows, fits: Choices, seed: int,
+    seen: Rows, choices: Choices, seed: int,
 ) -> float:  # fmt: skip
-    """Return how many events a prediction is worth: the number that ranks single events best.
+    """Return the pseudo-count of PSEUDO_COUNTS with the highest NDCG@10 of sampled events.
 
-    An event is ranked among drawn items as if its item had not learned from it. What it added to
-    the item is what it adds to least squares. Single events of items say nothing about the number,
-    which is then the largest.
+    The item of each event is ranked among sampled items, with its vector as it would be without
+    this event. The event's contribution to the vector is computed by least squares (`Choices`).
+    Items with one event say nothing about the pseudo-count. If there are no others, it is the
+    largest.
     """
     rng, learned = np.random.default_rng([seed, 4]), parameters.items[known]
     place = np.full(int(seen.column.max()) + 1, -1)
-    place[known[np.isfinite(events)]] = np.flatnonzero(np.isfinite(events))
+    changed = np.flatnonzero(np.isfinite(events) & (events > 1))
+    place[known[changed]] = changed
     pairs = np.flatnonzero(place[seen.column] >= 0)
-    pairs = rng.choice(pairs, min(len(pairs), PAIRS), replace=False)
+    if not len(pairs):
+        return PSEUDO_COUNTS[0]
+    pairs = rng.choice(pairs, min(len(pairs), SAMPLED_EVENTS), replace=False)
     user, item = parameters.users[seen.owner[pairs]], place[seen.column[pairs]]
-    others, constant = rng.integers(0, len(known), OTHERS), parameters.item_bias[known]
-    without = learned[item] - fits.of(user)
-    with blas_on(1):
-        own = np.einsum("pk,pk->p", user, without), user @ learned[others].T
-        told = np.einsum("pk,pk->p", user, predicted[item]), user @ predicted[others].T
-    apart, values = others != item[:, None], []
-    for worth in WORTHS:
-        mine = own[0] + constant[item] + told[0] * (worth / (events[item] - 1 + worth))
-        theirs = own[1] + constant[others] + told[1] * (worth / (events[others] + worth))
-        above = ((theirs > mine[:, None]) & apart).sum(axis=1)
-        values.append(np.where(above < 10, 1 / np.log2(above + 2), 0).mean())
-    return WORTHS[int(np.argmax(values))]
+    others, constant = rng.integers(0, len(known), SAMPLED_ITEMS), parameters.item_bias[known]
+    without = learned[item] - choices.of(user)
+    with blas_on(1):  # scores of the event's item and of the sampled items, by each kind of vector
+        by_learned = np.einsum("pk,pk->p", user, without), user @ learned[others].T
+        by_content = np.einsum("pk,pk->p", user, predicted[item]), user @ predicted[others].T
+    is_other, ndcg = others != item[:, None], []
+    for worth in PSEUDO_COUNTS:
+        shares = worth / (events[item] - 1 + worth), worth / (events[others] + worth)
+        target = by_learned[0] + constant[item] + by_content[0] * shares[0]
+        scores = by_learned[1] + constant[others] + by_content[1] * shares[1]
+        above = ((scores > target[:, None]) & is_other).sum(axis=1)
+        ndcg.append(np.where(above < 10, 1 / np.log2(above + 2), 0).mean())
+    return PSEUDO_COUNTS[int(np.argmax(ndcg))]
 
 
 def held_out(
-    design: Design, wanted: np.ndarray, strength: float, found: np.ndarray, seed: int
+    design: Design, targets: np.ndarray, strength: float, start: np.ndarray, seed: int
 ) -> np.ndarray:
-    """Return what the other items predict for each item: float32 [items, k].
+    """Return cross-validated predictions of the targets of all items: float32 [items, k].
 
-    found: the weights by all items, near which the others' are.
+    start: the weights fitted to all items, from which each solver starts, since the weights without
+    one fold are close to them.
     """
-    fold = np.random.default_rng([seed, 3]).permutation(len(wanted)) % FOLDS
-    out = np.empty_like(wanted)
+    fold = np.random.default_rng([seed, 3]).permutation(len(targets)) % FOLDS
+    out = np.empty_like(targets)
     for number in range(FOLDS):
         others, rows = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        weights = ridge(design.take(others), wanted[others], strength, found)
+        weights = ridge(design.take(others), targets[others], strength, start)
         out[rows] = design.take(rows).dot(weights)
     return out
 
 
 class Choices:
-    """Items that fit all users' choices best: float32 [known items, k].
+    """Item vectors estimated from the choices of all users by ridge regression.
 
-    They are the least squares of 1 for the users who chose an item and 0 for all others, held by
-    the mean square of users, and as long as the learned items on average.
+    items: float32 [known items, k]. The target is 1 for the users who chose an item and 0 for all
+    others, and the inputs are the user vectors. The L2 penalty is the mean diagonal entry of their
+    Gram matrix. The result is scaled to the root mean square length of the learned vectors.
     """
 
     def __init__(
@@ -204,34 +213,39 @@ class Choices:
         once, size = seen._replace(value=np.ones_like(seen.value)), int(seen.column.max()) + 1
         with blas_on(1):
             squares = users.T @ users
-        held = np.trace(squares) / len(squares) * np.eye(len(squares), dtype=np.float32)
-        self.squares, self.scale = squares + held, 1.0
+        penalty = np.trace(squares) / len(squares) * np.eye(len(squares), dtype=np.float32)
+        self.squares, self.scale = squares + penalty, 1.0
         self.items = self.of(Design(once, size, threads=threads).back(users)[known])
         lengths = [np.sqrt(np.einsum("ik,ik->", table, table)) for table in (learned, self.items)]
         self.scale = float(lengths[0] / max(lengths[1], 1e-30))
         self.items *= np.float32(self.scale)
 
     def of(self, users: np.ndarray) -> np.ndarray:
-        """Return the items that such users, or sums of users, have chosen: [rows, k]."""
+        """Return the vectors of items that these users chose: [rows, k].
+
+        users: [rows, k], in each row the vector of a user, or the sum over the users of an item.
+        """
         with blas_on(1):
             return np.linalg.solve(self.squares, users.T).T * np.float32(self.scale)
 
 
 def _inner(own: np.ndarray, whole: np.ndarray, design: Design, features: np.ndarray) -> np.ndarray:
-    """Return by how much the constant of `whole` items exceeds that of items with content.
+    """Return what to add to the constants if `whole` vectors are split into `own` and content.
 
-    The features of an item form pairs: half the square of their sum less their own squares.
+    A factorization machine adds a term for each pair of an item's features. The sum of these terms
+    is half the difference between the squared length of the features' sum and the sum of their
+    squared lengths. The returned constant cancels it, so that scores stay the same.
     """
-    alone = design.squared().dot(np.einsum("fk,fk->f", features, features)[:, None])[:, 0]
+    squares = design.squared().dot(np.einsum("fk,fk->f", features, features)[:, None])[:, 0]
     lengths = [np.einsum("ik,ik->i", table, table) for table in (own, whole)]
-    return (lengths[0] - lengths[1] + alone) / 2
+    return (lengths[0] - lengths[1] + squares) / 2
 
 
 # Attributes of users.
 
 
 def described_by(options: FMPairOptions, side: Side, problem: Problem) -> list[bool]:
-    """Return which fields of queries are attributes of users that predict them."""
+    """Return which fields of queries are user attributes that predict the users' vectors."""
     given = options.regularization
     named = given if isinstance(given, Mapping) else {}
     if not options.regresses or problem.triples is not None or "user_features" in named:
@@ -244,9 +258,10 @@ def users_regressed(
     parameters: Parameters, problem: Problem, side: Side, chosen: Sequence[bool], seen: Rows,
     options: FMPairOptions,
 ) -> Parameters:  # fmt: skip
-    """Return parameters of the same scores with attributes that predict the users with events.
+    """Return parameters with the same scores whose attributes predict the users with events.
 
-    What they predict is how a user differs from the mean, which stands for unknown users.
+    The target of the regression is the user's vector minus the mean vector, since a user without
+    events gets the mean vector plus the prediction.
     """
     if not any(chosen):
         return parameters
@@ -256,21 +271,21 @@ def users_regressed(
     known = np.flatnonzero(design.described & (np.diff(seen.start) > 0))
     if len(known) < 2:
         return parameters
-    some, apart = design.take(known), parameters.users[known]
-    apart = apart - apart.mean(axis=0)
-    found = ridge(some, apart, best_strength(some, apart, options.seed))
+    attributes, vectors = design.take(known), parameters.users[known]
+    targets = vectors - vectors.mean(axis=0)
+    weights = ridge(attributes, targets, best_strength(attributes, targets, options.seed))
     users = parameters.users.copy()
-    users[known] -= some.dot(found)
-    return parameters._replace(users=users, query=parameters.query + found)
+    users[known] -= attributes.dot(weights)
+    return parameters._replace(users=users, query=parameters.query + weights)
 
 
 def users_folded(
     parameters: Parameters, problem: Problem, side: Side, chosen: Sequence[bool]
 ) -> Parameters:
-    """Return parameters of the same scores whose users hold their attributes themselves."""
+    """Return parameters with the same scores, with the attributes added to the users' vectors."""
     if not any(chosen):
         return parameters
     features = np.repeat(chosen, [e.size for e in side.encoders]).astype(bool)[:, None]
-    held = side.only(problem.user_rows, chosen).dot(np.where(features, parameters.query, 0))
+    predicted = side.only(problem.user_rows, chosen).dot(np.where(features, parameters.query, 0))
     query = np.where(features, np.float32(0), parameters.query)
-    return parameters._replace(users=parameters.users + held, query=query)
+    return parameters._replace(users=parameters.users + predicted, query=query)

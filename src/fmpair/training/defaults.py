@@ -12,45 +12,53 @@ from fmpair.engine.contract import Problem
 from fmpair.features import FeatureSpace
 from fmpair.training.options import FACTORS, FMPairOptions
 
-# Found on validation parts of the public sets, see docs/model.md.
+# These values were chosen on validation parts of the public sets, see docs/model.md.
 HISTORY_SHARE = 1 / 25  # regularisation of histories, as a share of that of items
 # Regularisation of vectors of triples, as a share of that of the vectors of pairs.
 USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
-RAMP = 8  # epochs until fields' vectors of triples are regularised in full
+# Epochs over which the regularisation of fields' vectors of triples grows to its full value.
+RAMP = 8
 
-# Softmax multiplies the regularisation of users by BROAD / (items of a user), by its root if users
-# have more than BROAD items. Without a history, MAX_OF_SAMPLED or MAX_OF_EXACT bounds the factor.
+# With softmax, the regularisation of users is multiplied by BROAD / (mean items of a user), or by
+# its square root if that is below 1. Without a history, the factor is at most MAX_OF_SAMPLED
+# (sampled negatives) or MAX_OF_EXACT (softmax over all items).
 BROAD, MAX_OF_SAMPLED, MAX_OF_EXACT = 50.0, 1.0, 2.0
-# With a history, dropout is used if items have fewer events than MANY. It keeps at least the share
-# MIN_KEPT and MIN_FACTORS factors. Sampled negatives add noise already, so KEPT_OF_SAMPLED times
-# that share is kept with them.
+# With a history, dropout is used if items have fewer than MANY events on average. The share of kept
+# factors is at least MIN_KEPT, and at least MIN_FACTORS factors are kept. Sampled negatives already
+# add noise, so the share is multiplied by KEPT_OF_SAMPLED with them.
 MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
-# Users with favourites (a spread below EVEN) are regularised less, by this power of the spread.
+# If users have favourites (a spread below EVEN), the regularisation is multiplied by
+# (spread / EVEN) ** EVEN_POWER.
 EVEN, EVEN_POWER = 0.75, 5.0
 
-# More factors rank better. The cost is proportional to them on a CPU and small on a GPU.
+# Rankings improve with more factors. Training time is proportional to the number of factors on a
+# CPU, and grows little on a GPU.
 MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
 
-# Lists of more values than factors lose rank, for known items and for new ones.
-FACTORS_OF_LISTS = 2  # times the usual number
+# If lists have more values than there are factors, known and new items are ranked better with more
+# factors.
+FACTORS_OF_LISTS = 2  # multiplies the usual number
 
 NEGATIVES = 32
-# Softmax draws one negative per ITEMS_EACH items, bounded.
+# Softmax draws one negative per ITEMS_EACH items, but at least NEGATIVES and at most MAX_NEGATIVES.
 ITEMS_EACH, MIN_NEGATIVES, MAX_NEGATIVES = 64, 8, 256
-ITEMS_EACH_OF_FEW = 10  # with few items, 32 negatives would include nearly all of them
-# Share of own negatives if users have favourites; 0 from an evenness of BY_DESIGN on.
+# Small catalogues have one negative per ITEMS_EACH_OF_FEW items, but at least MIN_NEGATIVES:
+# NEGATIVES would include nearly all items.
+ITEMS_EACH_OF_FEW = 10
+# The largest share of negatives drawn from the user's own items. It is reached at an evenness of
+# EVEN and falls to 0 at an evenness of BY_DESIGN.
 OWN, BY_DESIGN = 0.08, 0.85
 
-# FieldL2 in multiples of the regularisation of users: softmax, other losses, all losses.
-FREE, BOUND = 0.8, 3.0
-FREE_OF_PAIRS = 1.5
-STRONGEST = 50
+# FieldL2 in multiples of the regularisation of users.
+FREE, BOUND = 0.8, 3.0  # with softmax
+FREE_OF_PAIRS = 1.5  # with other losses
+STRONGEST = 50  # with all losses
 
-# Share of the learning rate in the last epoch. Histories change with every event, so they need
-# shorter steps at the end.
+# Share of the learning rate in the last epoch. It is smaller with a history, whose features change
+# with every event.
 FINAL_RATE_SHARE, FINAL_OF_HISTORIES = 0.1, 0.01
 
-SAMPLE = 1_000_000  # events enough to tell how often users come back
+SAMPLE = 1_000_000  # events from which `repeat_stats` are estimated
 
 
 class L2(NamedTuple):
@@ -77,10 +85,11 @@ class L2(NamedTuple):
 
 
 class FieldL2(NamedTuple):
-    """Thresholds that the gradients of fields must exceed.
+    """Thresholds of the group lasso: a field whose gradients stay below its threshold becomes zero.
 
-    free: of a field that changes from event to event; bound: of one that stands for users, and so
-    repeats their own vectors. strongest: the upper bound of a field's regularisation.
+    free: the threshold of a field whose value changes from event to event. bound: that of a field
+    which identifies users, and so duplicates their own vectors. strongest: the upper bound of a
+    field's regularisation.
     """
 
     free: float
@@ -89,9 +98,11 @@ class FieldL2(NamedTuple):
 
 
 class RepeatStats(NamedTuple):
-    """How users repeat items. evenness: 1 if users choose each of their items equally often, down
-    towards 0 if they keep to a few of them; spread: the same without repeats by chance, which users
-    of few events have most of; breadth: mean number of different items of a user.
+    """How users repeat items.
+
+    evenness: 1 if users choose each of their items equally often, near 0 if most of their events
+    are of a few items. spread: the same, corrected for repeats by chance, which matter most for
+    users with few events. breadth: the mean number of different items of a user.
     """
 
     evenness: float
@@ -106,7 +117,7 @@ L2_BY_LOSS = {
     "softmax": L2(0.15, 0.075, 0.05),
     "warp": L2(0.15, 0.075, 0.1),
 }
-L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # cosines do not grow with the vectors
+L2_OF_COSINES = L2(0.001, 0.0005, 0.0)  # cosines do not grow with the length of the vectors
 
 
 def final_rate_share_of(options: FMPairOptions, space: FeatureSpace) -> float:
@@ -117,7 +128,7 @@ def final_rate_share_of(options: FMPairOptions, space: FeatureSpace) -> float:
 
 
 def factors_of(options: FMPairOptions, events: int) -> int:
-    """Return the length of the vectors for so many events."""
+    """Return the number of factors for this number of events."""
     if options.factors is not None:
         return options.factors
     if resolve_device(options.device) != CPU:
@@ -126,12 +137,12 @@ def factors_of(options: FMPairOptions, events: int) -> int:
 
 
 def factors_with(factors: int, values: int) -> int:
-    """Return the length of the vectors where items have lists of so many values as content."""
+    """Return the number of factors if the content of items has lists of `values` values."""
     return factors * FACTORS_OF_LISTS if values > factors else factors
 
 
 def n_negatives_of(options: FMPairOptions, items: int) -> int:
-    """Return the number of negatives per event: more items need more of them."""
+    """Return the number of negatives per event, which grows with the number of items."""
     if options.n_negatives is not None:
         return int(options.n_negatives)
     if options.loss != "softmax":
@@ -141,7 +152,7 @@ def n_negatives_of(options: FMPairOptions, items: int) -> int:
 
 
 def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
-    """Return the share of negatives that are the user's other items, if users have favourites."""
+    """Return the share of negatives drawn from the user's other items; 0 without favourites."""
     if options.own_share is not None:
         return float(options.own_share)
     corrected = options.logq_correction and options.negative_sampler != "uniform"
@@ -152,9 +163,10 @@ def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
 
 
 class Setting(NamedTuple):
-    """What regularisation depends on besides repeats. exact: softmax over all items; history:
-    whether queries have one; events_per_item: how much there is to learn a history from; factors:
-    the length of the vectors.
+    """What regularisation depends on besides `RepeatStats`.
+
+    exact: whether the softmax is over all items. history: whether queries have a history.
+    events_per_item: the mean number of events of an item. factors: the length of the vectors.
     """
 
     exact: bool
@@ -164,11 +176,12 @@ class Setting(NamedTuple):
 
 
 def logq_correction_of(options: FMPairOptions, setting: Setting) -> bool:
-    """Return whether negatives stand for all items: by default uniform ones, with a history.
+    """Return whether the scores of sampled negatives are corrected to estimate the full softmax.
 
-    Without the correction, softmax stops learning once the chosen item outscores the few negatives
-    that were drawn. Histories can rank the chosen item above nearly all others, so they gain.
-    Without a history the correction gains nothing, and few negatives are noisier with it.
+    By default they are for uniform negatives with a history. Without the correction, the gradient
+    vanishes once the chosen item outscores the few sampled negatives. A model with a history can
+    rank the chosen item above nearly all others, so the correction improves it. Without a history
+    it improves nothing, and makes gradients with few negatives noisier.
     """
     if options.logq_correction is not None:
         return options.logq_correction
@@ -177,10 +190,10 @@ def logq_correction_of(options: FMPairOptions, setting: Setting) -> bool:
 
 
 def dropout_of(options: FMPairOptions, setting: Setting) -> float:
-    """Return the dropout: with few events per item, histories would fit noise.
+    """Return the dropout, which keeps histories from overfitting if items have few events.
 
-    The share of factors that are kept grows with the root of an item's events. Short vectors have
-    no factors to spare.
+    The share of kept factors grows with the square root of the events per item. Short vectors lose
+    fewer factors, or none.
     """
     if options.dropout is not None:
         return options.dropout
@@ -194,9 +207,10 @@ def dropout_of(options: FMPairOptions, setting: Setting) -> float:
 def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     """Return the regularisation of ids; for softmax it depends on how users choose items.
 
-    Users of few items are regularised more with softmax over all items, whose gradients do not
-    vanish, and with a history, which carries most of the signal. A repeated favourite says little
-    new, but would shrink its user and itself once more.
+    Users with few items are regularised more in two cases: with softmax over all items, whose
+    gradients do not vanish, and with a history, which explains most choices. Users with favourites
+    are regularised less: each repeat of a favourite adds little information, but shrinks the
+    vectors of the user and the item once more.
     """
     if options.temperature is not None:
         return L2_OF_COSINES
@@ -213,21 +227,22 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
 
 
 def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:
-    """Return the regularisation of fields, relative to that of users.
+    """Return the regularisation of fields, a multiple of that of users.
 
-    It is weaker with few negatives, of which hardly any is hard.
+    It is weaker with few negatives, since few of them score near the chosen item.
     """
     if options.loss != "softmax" or options.temperature is not None:
-        pull = L2_BY_LOSS["bpr" if options.temperature is not None else options.loss].user
-        return FieldL2(FREE_OF_PAIRS * pull, FREE_OF_PAIRS * pull, STRONGEST * pull)
-    pull = L2_BY_LOSS["softmax"].user * min(n_negatives / NEGATIVES, 1) ** 0.5
-    return FieldL2(FREE * pull, BOUND * pull, STRONGEST * pull)
+        l2 = L2_BY_LOSS["bpr" if options.temperature is not None else options.loss].user
+        return FieldL2(FREE_OF_PAIRS * l2, FREE_OF_PAIRS * l2, STRONGEST * l2)
+    l2 = L2_BY_LOSS["softmax"].user * min(n_negatives / NEGATIVES, 1) ** 0.5
+    return FieldL2(FREE * l2, BOUND * l2, STRONGEST * l2)
 
 
 def triple_field_l2_of(options: FMPairOptions, of_fields: FieldL2, of_ids: L2) -> FieldL2:
-    """Return the same for vectors of triples: weaker if users have favourites.
+    """Return the regularisation of fields' vectors of triples.
 
-    Then there is most to learn about what a user wants in a context.
+    It is weaker if users have favourites: from such data, most can be learned about what a user
+    wants in a context.
     """
     if options.temperature is not None:
         return of_fields
@@ -238,7 +253,7 @@ def triple_field_l2_of(options: FMPairOptions, of_fields: FieldL2, of_ids: L2) -
 def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
     """Return how users repeat items; seen: items of each user with counts, if known."""
     if seen is None:
-        # a sample of users with all their events, since some of them would look more even
+        # a sample of users with all their events: a sample of events would have fewer repeats
         user, item = problem.user, problem.item
         if len(user) >= 2 * SAMPLE:
             sample = multiples(user, len(user) // SAMPLE)
@@ -251,7 +266,7 @@ def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
     if not active.any():
         return RepeatStats(1.0, 1.0, 1.0)
     events, squares, different = events[active], squares[active], different[active]
-    # how many of a user's pairs of events are of one item
+    # the share of a user's pairs of events in which both are of the same item
     same = (squares - events) / np.maximum(events * (events - 1), 1)
     spread = 1 / np.maximum(same * different, 1)
     return RepeatStats(

@@ -1,7 +1,7 @@
-"""Fitting to Parquet files on one device: read part by part, ids numbered by PyTorch.
+"""Fitting to Parquet files on one device: files are read in pieces, PyTorch numbers the ids.
 
-Only one part is a frame at a time. The numbered events take 12 bytes each in main memory, and as
-many on the device where they fit; weights take 4 bytes more and times 8.
+Only one piece is in memory as a frame at a time. A numbered event takes 12 bytes of main memory, 4
+more with weights and 8 more with times. It takes as many on the device if all events fit there.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from fmpair.training.loop import Task, TrainingRun, started
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import check_trainable, past_of, problem_of, recent_of
 
-ROWS = 1 << 24  # of a part that are read at a time
-SPREAD = 4  # a table of whole ids has at most so many places for each event
-FOOTER = 1 << 16  # bytes at the end of a file that tell it from another
-NEVER = np.iinfo(np.int32).max
-OTHERS = ("weight", "timestamp")  # columns that are kept by event
+ROWS = 1 << 24  # rows of a file that are read at a time
+SPREAD = 4  # a lookup table of integer ids has at most this number of slots per event
+FOOTER = 1 << 16  # bytes at the end of a file that its fingerprint includes
+NEVER = np.iinfo(np.int32).max  # the first event of an id that has none
+OTHERS = ("weight", "timestamp")  # columns with one value per event, which are not numbered
 
 
 class PartColumns(NamedTuple):
-    """The columns of the parts, by their use."""
+    """The names of the columns of the parts, by role."""
 
     user: str
     item: str
@@ -51,7 +51,7 @@ class PartColumns(NamedTuple):
 
     @property
     def others(self) -> dict[str, str]:
-        """Those of single events, by role."""
+        """The columns of weights and times, by role."""
         return {role: name for role in OTHERS if (name := getattr(self, role)) is not None}
 
     @property
@@ -60,7 +60,7 @@ class PartColumns(NamedTuple):
 
 
 class PartTables(NamedTuple):
-    """What is known of users and of items, None if nothing."""
+    """The attribute tables of users and of items; None if there is none."""
 
     users: Any = None
     items: Any = None
@@ -70,9 +70,11 @@ NO_TABLES = PartTables()
 
 
 class PartEvents(NamedTuple):
-    """The events of all parts: int32 [events]. frame: the distinct contexts, in order.
+    """The numbered events of all parts.
 
-    columns: weight and timestamp of each event, those that were asked for.
+    user, item, situation: int32 [events], the numbers of the user, the item and the context. frame:
+    the distinct contexts, in the order of their numbers. columns: the weight and the timestamp of
+    each event, if their columns are named.
     """
 
     users: Vocabulary
@@ -91,7 +93,7 @@ def run_of(
     columns: PartColumns,
     tables: PartTables = NO_TABLES,
 ) -> TrainingRun:
-    """Read the events and return their training, before the first epoch."""
+    """Read the events and return a training run on them, before the first epoch."""
     device = torch.device(CUDA if resolve_device(options.device) == CUDA else "cpu")
     with layout_on(options.device):
         events = read(paths, columns, device)
@@ -117,7 +119,7 @@ def _task(
 
 
 def _space(options: FMPairOptions, data: Dataset, frame: pl.DataFrame) -> FeatureSpace:
-    """Return the feature space. frame: the distinct contexts, which stand for the events."""
+    """Return the feature space, fitted to the distinct contexts (frame) instead of all events."""
     check_no_leak(frame.columns, data.item_table, ())
     none = np.zeros(len(frame), np.int32)
     listed = replace(data, user=none, item=none, columns=frame, context=tuple(frame.columns))
@@ -132,9 +134,9 @@ def _space(options: FMPairOptions, data: Dataset, frame: pl.DataFrame) -> Featur
 
 
 def fingerprint(paths: Sequence[str], columns: PartColumns, tables: PartTables = NO_TABLES) -> str:
-    """Return a hash of tables, and of the names, sizes and last bytes of files.
+    """Return a hash of the tables, and of the names, sizes and last bytes of the files.
 
-    Parquet describes its contents in the last bytes.
+    A Parquet file ends with a description of its contents.
     """
     digest = sha256(repr(columns).encode())
     for table in tables:
@@ -167,7 +169,7 @@ def read(paths: Sequence[str], columns: PartColumns, device: torch.device) -> Pa
 
 
 def _frames(paths: Sequence[str], names: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of all files, ROWS at a time; the next ones are read meanwhile."""
+    """Yield the rows of all files, ROWS at a time; a thread reads the next piece meanwhile."""
     pieces = [(path, first) for path in paths for first in range(0, _height(path, names), ROWS)]
 
     def piece(path: str, first: int) -> pl.DataFrame:
@@ -197,16 +199,16 @@ def _height(path: str, names: Sequence[str]) -> int:
 
 
 def _moved(values: pl.Series, device: torch.device) -> torch.Tensor:
-    """Return whole numbers on the device, of a type that PyTorch computes with."""
+    """Return integers on the device, in a type that PyTorch supports."""
     if values.dtype.is_unsigned_integer() and values.dtype != pl.UInt8:
         values = values.cast(pl.Int64)
     return tensor_of(values.to_numpy()).to(device)
 
 
 class _Ids:
-    """Numbers the ids of a column. Whole numbers are kept as they are until all are known.
+    """Numbers the ids of a column. Integer ids are numbered after all pieces have been read.
 
-    pieces: of whole numbers, the ids on the device; else the numbers in main memory.
+    pieces: integer ids on the device; the numbers of other ids, in main memory.
     """
 
     def __init__(self, device: torch.device):
@@ -253,9 +255,10 @@ class _Ids:
         return Vocabulary(values), kept(numbers)
 
     def _places(self) -> tuple[Callable[[Any], Any], int, Callable[[Any], Any]]:
-        """Return (the place of ids in a table, its size, the ids of places).
+        """Return a lookup table of integer ids: (slots of ids, number of slots, ids of slots).
 
-        The table has a place for every number between the ids, or for every id if they are sparse.
+        The table has a slot for every integer from the lowest to the highest id. If ids are too
+        sparse for that (SPREAD), it has a slot for every distinct id.
         """
         edges = [tuple(int(edge) for edge in piece.aminmax()) for piece in self.pieces]
         low, high = min(low for low, _ in edges), max(high for _, high in edges)
@@ -272,7 +275,7 @@ class _Ids:
 
 
 class _Others:
-    """Collects weights and times, which stay as they are. names: of the columns, by role."""
+    """Collects weights and times, which are not numbered. names: the columns, by role."""
 
     def __init__(self, names: dict[str, str]):
         self.names = names
@@ -290,7 +293,7 @@ class _Others:
             pieces.append(values)
 
     def joined(self) -> pl.DataFrame:
-        """Return the columns of all events by role."""
+        """Return one frame of all events, with a column per role."""
         columns = {role: pl.concat(pieces).rechunk() for role, pieces in self.pieces.items()}
         if "timestamp" in columns:
             columns["timestamp"] = read_times(columns["timestamp"])
@@ -298,7 +301,7 @@ class _Others:
 
 
 def _check_type(values: pl.Series, known: pl.DataType) -> None:
-    """Refuse a column whose type differs between parts."""
+    """Raise DataError if the type of a column differs between parts."""
     if values.dtype != known:
         raise DataError(
             f"column {values.name!r} holds {values.dtype} in one part and {known} in "
@@ -307,7 +310,7 @@ def _check_type(values: pl.Series, known: pl.DataType) -> None:
 
 
 class _Situations:
-    """Numbers the distinct contexts of events. values: by column, its values and their codes."""
+    """Numbers the distinct contexts of events. values: the distinct values of each column."""
 
     def __init__(self, names: list[str], device: torch.device):
         self.names, self.device, self.pieces = names, device, list[torch.Tensor]()
@@ -315,29 +318,29 @@ class _Situations:
         self.known: dict[tuple[int, ...], int] = {}
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Number the contexts of a piece, new ones in their order."""
+        """Number the contexts of a piece; new contexts are numbered by first appearance."""
         if not self.names:
             return
         codes = [self._codes(number, frame[name]) for number, name in enumerate(self.names)]
-        together = torch.zeros_like(codes[0])
+        group = torch.zeros_like(codes[0])  # of each event: the row of `rows` with its context
         rows: list[tuple[int, ...]] = [()]
         for code in codes:
-            pairs, together = torch.unique(together << 32 | (code + 1), return_inverse=True)
+            pairs, group = torch.unique(group << 32 | (code + 1), return_inverse=True)
             rows = [(*rows[pair >> 32], (pair & 0xFFFFFFFF) - 1) for pair in pairs.cpu().tolist()]
-        first = torch.full((len(rows),), len(together), dtype=torch.int64, device=self.device)
-        at = torch.arange(len(together), device=self.device)
-        first.scatter_reduce_(0, together, at, "amin")
+        first = torch.full((len(rows),), len(group), dtype=torch.int64, device=self.device)
+        at = torch.arange(len(group), device=self.device)
+        first.scatter_reduce_(0, group, at, "amin")
         for row in torch.argsort(first).tolist():
             self.known.setdefault(rows[row], len(self.known))
         number = torch.tensor([self.known[row] for row in rows], dtype=torch.int32)
-        self.pieces.append(number.to(self.device)[together])
+        self.pieces.append(number.to(self.device)[group])
 
     def _codes(self, number: int, values: pl.Series) -> torch.Tensor:
-        """Return a code for each value of a column, -1 for a missing one: int64 on the device."""
+        """Return the code of each value of a column, -1 if it is missing: int64 on the device."""
         if values.dtype.is_float() or values.dtype.is_temporal() or values.dtype.is_nested():
             raise OptionError(
-                f"{named('context')} of parts must be text, whole numbers or true and false, but "
-                f"{values.name!r} holds {values.dtype}: write it as such, an hour or a bin"
+                f"{named('context')} of parts must be text, integer or Boolean columns, but "
+                f"{values.name!r} holds {values.dtype}: convert it, for example to an hour or a bin"
             )
         if values.dtype.is_integer() and not values.null_count():
             distinct, position = torch.unique(_moved(values, self.device), return_inverse=True)
@@ -348,7 +351,7 @@ class _Situations:
         return torch.from_numpy(self._extended(number, values)).to(self.device).long()
 
     def _extended(self, number: int, values: pl.Series) -> np.ndarray:
-        """Add the values of a column that are new; return the codes of all."""
+        """Add the new values of a column to its vocabulary; return the codes of all values."""
         known = self.values[number]
         vocabulary = Vocabulary.of(values) if known is None else known.extend(values)
         self.values[number] = vocabulary

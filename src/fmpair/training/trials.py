@@ -1,6 +1,7 @@
-"""Trials: small fits that decide about history, times and order of `FMPair()`.
+"""Trials: small fits that choose the options of `FMPair()` that are 'auto': history, times, order.
 
-Logs of anonymous sessions, whose users come once, are judged by whole visits that are held out.
+Usually each user's latest event is held out. In logs of anonymous sessions, where each user has
+one visit, whole visits are held out.
 """
 
 from __future__ import annotations
@@ -36,22 +37,28 @@ from fmpair.training.options import FMPairOptions
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
 
-LAST = 20  # length of the history; its fade decides how far back it reaches
-FADES = (1.0, 2.0)  # the latest items alike, or hardly more than the last one
+LAST = 20  # items of the history
+# Item n before the event has the weight n ** -fade: a long history, or one in which the last item
+# dominates.
+FADES = (1.0, 2.0)
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
-FACTORS, NEGATIVES = 32, 64  # of a trial: few, so that all users and events can stay
-DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # that fits on a CPU may have
-STEPS = 100  # visits of a user that tell settings apart
-MIN_EPOCHS, MAX_EPOCHS = 4, 16  # epochs
-RAMPED = 16  # epochs that triples need, whose regularisation is phased in
-MIN_EVENTS = 3  # of a user who is judged: one to predict, and at least one before it
-MIN_USERS = 30
-SURE = 2.0  # standard errors by which order, times and a short history must matter
+FACTORS, NEGATIVES = 32, 64  # of a trial; they are few, so that it can use all users and events
+# The numbers of factors that a trial or a fit on a CPU may have by default.
+DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)
+STEPS = 100  # events learned per user (events times epochs) after which settings can be compared
+MIN_EPOCHS, MAX_EPOCHS = 4, 16  # of a trial
+RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
+MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
+MIN_USERS = 30  # without so many users there are no trials
+SURE = 2.0  # standard errors by which a short history, the order of events and times must improve
 
 
 def without_auto(options: Any) -> Any:
-    """Return the options of `FMPair` with every 'auto' replaced by the plainest setting."""
+    """Return the options of `FMPair` with every 'auto' switched off.
+
+    That is no history, order two and no times. `times=True` becomes a field.
+    """
     return replace(
         options,
         history=0 if options.history == AUTO else options.history,
@@ -62,10 +69,10 @@ def without_auto(options: Any) -> Any:
 
 
 def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
-    """Return the options with every 'auto' replaced by what trials on the data show.
+    """Return the options with every 'auto' replaced by the setting that ranks best in trials.
 
-    options: those of `FMPair`. Every trial uses all users: a sample would say too little
-    about which item follows which.
+    options: those of `FMPair`. Every trial uses all users, since a sample would contain too few
+    pairs of consecutive items.
     """
     chosen = without_auto(options)
     auto = _AutoOptions(options, data)
@@ -81,25 +88,25 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
         if auto.times:
             best = _with_times(best, trial, auto.since)
         return _with_triples(best, trial).options if auto.order else best.options
-    except TrainingError:  # the fit itself raises it
+    except TrainingError:  # the fit that follows raises the same error
         return chosen
 
 
 class _Choice(NamedTuple):
-    """Options, and NDCG@10 of every held-out event with them."""
+    """Options, and the NDCG@10 of every held-out event after a trial with them."""
 
     options: Any
     values: np.ndarray
 
     def better_than(self, other: _Choice, errors: float = 1.0) -> bool:
-        """Return whether it ranks better by so many standard errors, event by event."""
+        """Return whether the mean gain over `other` exceeds `errors` standard errors (paired)."""
         gain = self.values - other.values
         return bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 @dataclass(frozen=True)
 class _AutoOptions:
-    """Which 'auto' options trials decide, given what the data have."""
+    """Which 'auto' options are tried, given the columns of the data."""
 
     options: Any
     data: Dataset
@@ -109,7 +116,7 @@ class _AutoOptions:
         if self.options.history != AUTO or "timestamp" not in self.data.columns.columns:
             return False
         if self.data.gaps:
-            LOG.info("history: not used, since events were removed from between the others")
+            LOG.info("history: not used, since a split removed some of the users' earlier events")
             return False
         if not mostly_timed(self.data):
             missing, total = untimed(self.data), len(self.data)
@@ -119,7 +126,10 @@ class _AutoOptions:
 
     @cached_property
     def times(self) -> bool:
-        """Whether hours and days are tried: the times have dates, and no option names them."""
+        """Whether hours and weekdays are tried.
+
+        They are if all events have calendar times and the options define no field of times.
+        """
         free = self.options.times == AUTO and TIME not in self.options.fields
         return (
             free and self.data.order is None and is_calendar(self.data) and not untimed(self.data)
@@ -127,19 +137,22 @@ class _AutoOptions:
 
     @cached_property
     def since(self) -> bool:
-        """Whether the last event of a user may count: none is missing, and none is unwanted."""
+        """Whether the days since a user's last event are tried.
+
+        They are unless events are missing or the options switch the history off.
+        """
         return not self.data.gaps and bool(self.options.history)
 
     @cached_property
     def order(self) -> bool:
-        """Whether order three is tried: there is a context that users may differ in."""
+        """Whether order three is tried, which needs a context."""
         plain = self.options.loss == "softmax" and self.options.temperature is None
         return self.options.order == AUTO and plain and bool(self.data.context or self.times)
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """Training events, the validation, and the options that make a fit small."""
+    """Training events, held-out events (judge), and the options that make a fit fast (small)."""
 
     train: Dataset
     judge: Validation | Visits
@@ -147,7 +160,7 @@ class _Trial:
 
     @classmethod
     def on(cls, data: Dataset, options: FMPairOptions, triples: bool) -> _Trial | None:
-        """Return the trial on these events; None if there are too few users."""
+        """Return the trial on these events; None if too few users have enough events."""
         events = tally(data.user, len(data.users))
         if np.count_nonzero(events >= MIN_EVENTS) < MIN_USERS:
             return None
@@ -160,7 +173,7 @@ class _Trial:
         }
         if resolve_device(options.device) == CPU and options.loss == "softmax":
             small["n_negatives"] = min(n_negatives_of(options, len(data.items)), NEGATIVES)
-            # so few that each would stand for too many items
+            # off by default: with so few negatives, corrected gradients are too noisy
             small["logq_correction"] = bool(options.logq_correction)
         return cls(*_parts(data, options.threads), small)
 
@@ -171,12 +184,15 @@ class _Trial:
         return self.judge.values(last.recommender())
 
     def choice(self, options: FMPairOptions, **changes: Any) -> _Choice:
-        """Return the changed options with their values."""
+        """Return the options with these changes, and their NDCG@10."""
         changed = replace(options, **changes)
         return _Choice(changed, self.values(changed))
 
     def out_of_order(self, options: FMPairOptions) -> _Choice:
-        """Return the options with their values if each user's events are in random order."""
+        """Return the options with the NDCG@10 that they reach on shuffled histories.
+
+        The events of each user are in random order, so the model cannot learn from their order.
+        """
         user, chance = self.train.user, np.random.default_rng(0).random(len(self.train))
         source = np.empty(len(user), np.int64)
         source[np.argsort(user, kind="stable")] = np.lexsort((chance, user))
@@ -189,8 +205,9 @@ class _Trial:
 def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
     """Return the training events and the validation.
 
-    The latest event of each user is held out, a tenth of all if there are no times. Users who come
-    once are new to every model: a tenth of them is held out, to be known by their history alone.
+    The latest event of each user is held out; if there are no times, a tenth of all events is. If
+    users come once, a tenth of the users is held out with all their events, since users at serving
+    time are also new and known by their history alone.
     """
     data = fully_timed(data)
     visits = held_out_visits(data, threads)
@@ -203,11 +220,13 @@ def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Vi
 
 
 def _with_history(none: _Choice, trial: _Trial) -> _Choice:
-    """Choose a history: none, a long one or a short one.
+    """Choose no history, a long one or a short one.
 
-    It must beat no history, and itself with the user's events in random order: small fits learn
-    faster from a history than from users, also if their order says nothing. A short one must surely
-    beat a long one, which gains more from the factors and the dropout of a whole fit.
+    A history is used if it ranks better than no history, and also better than the same history in
+    random order. The second condition is needed because a small fit learns faster from histories
+    than from user ids, even if the order of events carries no information. The short history must
+    be better than the long one by SURE standard errors, since the long one gains more from the
+    factors and the dropout of a full fit.
     """
     PROGRESS.info("history: trying whether the last %d items help ...", LAST)
     histories = [{"last": LAST, "fade": fade} for fade in FADES]
@@ -221,7 +240,7 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
 
 
 def _with_times(without: _Choice, trial: _Trial, since: bool) -> _Choice:
-    """Use hour, weekday and the days since the user's last event if they surely help."""
+    """Use hour, weekday and days since the last event if they gain SURE standard errors."""
     parts = [
         part for part in TIME_PARTS if part != "hour" or not whole_days(trial.train.columns[TIME])
     ]
@@ -235,7 +254,7 @@ def _with_times(without: _Choice, trial: _Trial, since: bool) -> _Choice:
 
 
 def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
-    """Use order three for users in their contexts if it helps."""
+    """Use order three for pairs of the user and a context field if it ranks better."""
     options = without.options
     space = FeatureSpace.fit(trial.train, options.fields, options.normalize, None)
     pairs = [["user", e.name] for e in space.query.encoders if e.role == "context"]
@@ -265,15 +284,18 @@ def _report(
 
 # Visits of users who come once.
 
-# Users come once if they have so few events, half of them within this share of the log's time.
-VISIT_EVENTS, VISIT_SHARE, VISITORS = 10, 0.01, 0.1  # the last: share of them that is held out
+# Users come once if they have at most VISIT_EVENTS events on average, and at least half of the
+# users have all their events within the share VISIT_SHARE of the time that the log covers.
+VISIT_EVENTS, VISIT_SHARE = 10, 0.01
+VISITORS = 0.1  # share of such users that is held out
 
 
 @dataclass(frozen=True)
 class Visits:
-    """Visits of unknown users: each item but the first is predicted from those before it.
+    """Held-out visits of unknown users. Each item but the first is predicted from those before it.
 
-    train: the events of all other users.
+    train: the events of all other users. before: the earlier items of the visit, for each
+    prediction; item: the item to predict.
     """
 
     train: Dataset
@@ -282,7 +304,7 @@ class Visits:
     threads: int | None
 
     def values(self, model: Recommender) -> np.ndarray:
-        """Return NDCG@10 of the items; 0 for those that the model does not know."""
+        """Return the NDCG@10 of each predicted item, 0 if the model does not know the item."""
         from fmpair.ranking.top import ranks
 
         items = model.space.items
@@ -298,13 +320,13 @@ class Visits:
         return values
 
     def shuffled(self) -> Visits:
-        """Return the visits with the items before in random order."""
+        """Return the visits with the earlier items of each prediction in random order."""
         rng = np.random.default_rng(0)
         return replace(self, before=[list(rng.permutation(items)) for items in self.before])
 
 
 def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
-    """Hold out the visits of a tenth of the users; None where users come back."""
+    """Return the held-out visits of a tenth of the users; None if users come back."""
     if not is_calendar(data) or untimed(data) or not come_once(data):
         return None
     chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
@@ -317,10 +339,7 @@ def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
 
 
 def come_once(data: Dataset) -> bool:
-    """Return whether users are sessions: few events each, soon after another.
-
-    Half of them have all their events within a hundredth of the time of the log.
-    """
+    """Return whether users are sessions: see VISIT_EVENTS and VISIT_SHARE."""
     time = microseconds(data.columns[TIME])
     by_user = pl.DataFrame({"user": data.user, "time": time}).group_by("user")
     visits = by_user.agg(n=pl.len(), span=pl.col("time").max() - pl.col("time").min())

@@ -1,4 +1,4 @@
-"""Regularisation of fields: L2 by strength, zero means, step lengths by value; AdaGrad sums."""
+"""Regularisation of fields (group lasso, zero means), their step lengths, and AdaGrad's sums."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fmpair.engine.contract import Groups, History, Parameters, Problem, Setting
 from fmpair.engine.item_side import pair_columns
 
 FIRST = 0.1  # initial value of accumulators
-WEAKEST = 0.01  # lower bound of L2 by strength
-WEAKEST_OF_TRIPLES = 0.05  # there are many more triples than pairs to overfit
+WEAKEST = 0.01  # lower bound of the L2 of a field with a threshold
+WEAKEST_OF_TRIPLES = 0.05  # higher, since there are many more triples than pairs to overfit
 
 
 class Accumulators(NamedTuple):
@@ -42,8 +42,9 @@ def first_accumulators(
 def shared_item_rows(history: History, count: int) -> slice:
     """Return the query features of histories that share the vectors of `count` items.
 
-    A cell may move only the items of its block, but histories have items of all blocks. So in a
-    round both are learned separately, and then the moves are added up.
+    A cell may update only the items of its block, but histories contain items of all blocks. So
+    each round updates two copies of an item's vector separately, as item and as history feature,
+    and then adds both updates.
     """
     first = int(history.rows.column[0])
     return slice(first, first + count)
@@ -54,9 +55,9 @@ def settled_l2(
 ) -> Settings:
     """Return the settings with the L2 of fields for an epoch, counted from 1.
 
-    query, features: the current tables. Triple vectors have a strength of their own, whose L2 grows
-    over `TripleL2.ramp` epochs: while the vectors of items are near zero, nothing holds those of
-    fields, and they would vanish.
+    query, features: the current tables. Triple vectors have their own strength and L2. This L2
+    grows over `TripleL2.ramp` epochs: as long as the triple vectors of items are near zero, those
+    of fields have small gradients, and a full L2 would shrink them to zero.
     """
     pairs = pair_columns(query.shape[1], problem.triples)
     groups = (problem.query_groups, problem.item_groups)
@@ -98,10 +99,10 @@ def field_l2(
     """Return the L2 of each row, float32: `fixed`, or threshold / strength where there is a
     threshold.
 
-    The strength is the root mean square of the norms of a field's vectors. The gradient of
-    threshold / strength * vector has the same length at any strength: a field whose events do not
-    outweigh the threshold falls back to zero, others are hardly regularised (a group lasso).
-    bounds: the least and the most.
+    The strength is the root mean square of the norms of a field's vectors. The gradient of this
+    penalty, threshold / strength * vector, has the same length at any strength (a group lasso). So
+    a field whose gradients are below the threshold shrinks to zero, and other fields are hardly
+    regularised. bounds: the lowest and the highest L2 of a field with a threshold.
     """
     if not (threshold > 0).any():
         return fixed
@@ -124,9 +125,9 @@ def centre(table: np.ndarray, groups: Groups) -> None:
 def query_rates(groups: Groups, *parts: Rows) -> np.ndarray:
     """Return the step length of each query feature relative to an id's: float32 [features].
 
-    A step on a feature of value x moves the score by x squared times its length, so values above 1
-    shorten the step. A value that n users share moves n times as often as a user, so its steps are
-    divided by n to the power of the field's `sharing`.
+    A step on a feature with value x changes the score by x squared times the step length, so steps
+    are shorter for values above 1. A value that n users share is updated n times as often as a
+    user, so its steps are divided by n to the power of the field's `sharing`.
     """
     largest = np.ones(len(groups.owners))
     for rows in parts:
@@ -135,8 +136,10 @@ def query_rates(groups: Groups, *parts: Rows) -> np.ndarray:
 
 
 def item_rates(groups: Groups, rows: Rows) -> np.ndarray:
-    """Return the same for item features; all features of an item move together, and must not
-    diverge."""
+    """Return the step length of each item feature relative to an id's: float32 [features].
+
+    One step updates all features of an item, so the sum of their squared values shortens it.
+    """
     together = np.bincount(rows.owner, rows.value**2, rows.size)
     largest = np.ones(len(groups.owners))
     np.maximum.at(largest, rows.column, together[rows.owner])

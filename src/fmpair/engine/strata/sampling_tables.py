@@ -1,12 +1,14 @@
 """Sampling tables of all engines: negatives inside a block, dropout, and when items are folded.
 
-Popularity draws from an alias table, batch draws an event of the cell. Adaptive (Rendle and
-Freudenthaler 2014) draws a factor that matters to the query, and an item that ranks high by it.
+The popularity sampler draws from an alias table. The batch sampler draws the item of an event of
+the cell. The adaptive sampler (Rendle and Freudenthaler 2014) draws a factor with a large value
+in the query, and then an item that ranks high by this factor.
 
-In a cell of lists, items are folded with their attributes: each stands for its whole side, one
-vector and one constant, and moves as if it had no attributes. From time to time the moves are
-passed on to the attributes, each of which moves once, and the items are folded again. Rarer
-foldings are faster, but the steps see older vectors.
+Unless steps are plain pairs (see `folds`), items are folded with their attributes: the sum of an
+item's vectors becomes one vector and one constant, and gradient steps update it as if the item had
+no attributes. At intervals, the updates of items are passed on to their attributes, each attribute
+is updated once, and the items are folded again. Longer intervals are faster, but steps use older
+attribute vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from fmpair.engine.contract import Problem, Settings
 from fmpair.engine.strata.partition import Partition
 from fmpair.jit import inline, kernel
 
-PARTS = 256  # dropout is rounded to so many parts: one byte of a draw decides on a factor
+PARTS = 256  # dropout is rounded to multiples of 1 / PARTS: one byte of a draw decides on a factor
 PER_DRAW = 8  # factors that one draw of 64 bits decides on, from its lowest byte on
 # The mean number of lists of an item between two foldings. 12 and 24 rank alike; twelve attributes
 # per item cost 1.2 to 1.5 and 0.7 times as much as ids alone: docs/LOG.md.
@@ -73,9 +75,10 @@ def log_chances(times: np.ndarray, settings: Settings) -> np.ndarray:
 
 
 def raised_by(settings: Settings, items: int) -> float:
-    """Return what is added to the scores of uniform negatives, so that softmax is over all items.
+    """Return the logQ correction: what is added to the scores of uniform negatives.
 
-    Each negative stands for items / n_negatives of them, by the logarithm of which it is raised.
+    Each negative represents items / n_negatives items in the softmax over all items. Adding the
+    logarithm of this number to its score multiplies its exponential by the number.
     """
     if not settings.logq_correction or settings.negative_sampler != "uniform":
         return 0.0
@@ -129,8 +132,10 @@ def ordering(vectors: np.ndarray, constants: np.ndarray, settings: Settings) -> 
 
 
 def pieces(runs: int, events: int, items: int) -> np.ndarray:
-    """Return the runs of a cell's walk at which its items are sorted; sorting costs as much as
-    steps."""
+    """Return the runs of a cell at which the adaptive sampler sorts its items again.
+
+    Their number is chosen so that sorting takes about as long as the steps.
+    """
     often = max(round(events / (items * math.log2(items + 1))), 1)
     return np.linspace(0, runs, min(often, max(runs, 1)) + 1).astype(np.int64)
 
@@ -141,10 +146,10 @@ def dropped_parts(dropout: float) -> int:
 
 
 def folds(problem: Problem, settings: Settings) -> bool:
-    """Return whether items are folded with their attributes; else attributes move in every step.
+    """Return whether items are folded with their attributes; if not, every step updates both.
 
-    Pairs have their own kernel. Terms of order three need two features of an item at a time.
-    Attributes learn from the moves of their items, so these must not be frozen.
+    Plain pairs have their own kernel. Terms of order three need the single features of an item.
+    Folded attributes learn from the updates of their items, so the items must not be frozen.
     """
     still = settings.item_rate == 0 and settings.feature_rate > 0
     others = settings.in_plain_pairs or problem.triples is not None or still
