@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,6 +55,15 @@ def test_all_copies_of_a_shared_table_are_equal_between_rounds(parts):
     for copies in (training.query, training.features):
         for table in copies.table[1:] if copies else ():
             np.testing.assert_array_equal(table, copies.table[0])
+
+
+def test_closing_does_not_wait_for_threads():
+    """The garbage collector may close a run inside a thread that is just starting."""
+    problem, waited = problem_of(""), []
+    training = cpu.begin(problem, parameters_of(problem), settings_of())
+    training.executor = SimpleNamespace(shutdown=lambda wait: waited.append(wait))
+    training.close()
+    assert waited == [False] and training.executor is None
 
 
 def test_many_steps_summed_up_hold_each_other_back():

@@ -169,7 +169,9 @@ class CPUTraining:
         """Release the threads and what only further epochs need."""
         self._stop_threads()
         if self.executor is not None:
-            self.executor.shutdown()
+            # They are idle and end by themselves. Waiting could deadlock: a run that was given up
+            # is closed by the garbage collector, perhaps in a thread that is just starting.
+            self.executor.shutdown(wait=False)
             self.executor = None
         self.layout, self.repartitioner, self.accumulators = None, None, NO_ACCUMULATORS
 
