@@ -54,7 +54,7 @@ def test_products_are_those_of_the_whole_matrix(lists, vectors):
 @CASES
 @pytest.mark.parametrize("strength", [0.1, 3.0])
 def test_weights_solve_the_normal_equations(lists, vectors, strength, monkeypatch):
-    monkeypatch.setattr(module, "CLOSE", 1e-6)
+    monkeypatch.setattr(module, "TOLERANCE", 1e-6)
     design, matrix = case(lists, vectors)
     targets = np.random.default_rng(2).normal(size=(ITEMS, TARGETS)).astype(np.float32)
     normal = matrix.T @ matrix + strength * np.eye(matrix.shape[1])

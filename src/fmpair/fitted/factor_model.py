@@ -240,9 +240,9 @@ class FactorModel(FittedModel):
         vectors = self._vectors_of(users, queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
-        place, events = self._standing(queries.user)
+        offset, events = self._standing(queries.user)
         return vectors + history_moves(
-            self.visitors, self.item_vectors, queries.history, place, events
+            self.visitors, self.item_vectors, queries.history, offset, events
         )
 
     def _vectors_of(self, users: np.ndarray, rows: Rows) -> np.ndarray:
@@ -251,7 +251,7 @@ class FactorModel(FittedModel):
 
     @cached_property
     def visitors(self) -> Visitors:
-        """What is expected of visitors before their history is known."""
+        """The arrays that the vectors of visitors are computed from."""
         return visitors(self.item_vectors, self.learned_constants, self.user_vectors, self.seen)
 
     def item_moves(self, user: int, items: np.ndarray) -> np.ndarray:
@@ -260,14 +260,14 @@ class FactorModel(FittedModel):
         user: -1 for a visitor. The items share a divisor, which counts all of them.
         """
         single = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
-        place, events = self._standing(np.full(len(items), user, np.int32))
+        offset, events = self._standing(np.full(len(items), user, np.int32))
         events = np.zeros(len(items)) if events is None else events
         return history_moves(
-            self.visitors, self.item_vectors, single, place, events + len(items) - 1
+            self.visitors, self.item_vectors, single, offset, events + len(items) - 1
         )
 
     def _standing(self, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return the users' vectors less the mean [queries, length] and their numbers of events.
+        """Return the users' vectors minus the mean [queries, length] and their numbers of events.
 
         (None, None) if all are visitors.
         """

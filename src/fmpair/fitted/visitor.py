@@ -1,8 +1,9 @@
-"""Visitors: the vector of somebody known by a few items only, in closed form.
+"""Vectors of visitors, who are known by a few items only, and of items and users without events.
 
-An item is chosen with a probability proportional to exp(scale * score). The learned users are the
-prior of a visitor: their mean and covariance. One Newton step from the mean towards the items of
-the history gives the vector (Laplace's approximation); only the history differs between visitors.
+A visitor's vector has a closed form. The probability of an item is proportional to
+exp(scale * score). The prior is normal, with the mean and covariance of the learned users. The
+vector is one Newton step from the mean, for the likelihood of the visitor's items (Laplace's
+approximation).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from fmpair.arrays import Rows, tally
 from fmpair.engine.contract import Parameters, Triples
 from fmpair.engine.item_side import item_sides, pair_columns
 
-FAINTEST = 1e-3  # a sum of attributes shorter than this share of the usual one has no direction
-MAX_KNOWN = 1 << 13  # known items that new ones are compared with
+SHORTEST = 1e-3  # a sum of attributes shorter than this share of the mean length is ignored
+MAX_KNOWN = 1 << 13  # known items from which means are computed
 RARE = 0.1  # share of the items with events that count as rare
-MAX_USERS = 1 << 14  # whose vectors give the covariance
-MAX_SCORES = 1 << 20  # from which the scale is found
-WIDEST = 16.0  # the scale is searched within this factor of the one for scores of spread 1
-STEPS = 14  # halvings of that range, on a logarithmic axis
+MAX_USERS = 1 << 14  # users from whose vectors the covariance is computed
+MAX_SCORES = 1 << 20  # scores from which the scale is computed
+WIDEST = 16.0  # the scale times the scores' standard deviation is at most this, at least 1 / this
+STEPS = 14  # of the bisection of the logarithm of the scale
 
 
 def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
@@ -31,10 +32,11 @@ def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
 
 
 def settle_cold(parameters: Parameters, seen: Rows, times: np.ndarray | None = None) -> Parameters:
-    """Give users without events the mean vector, items without events no vector and a rare bias.
+    """Set users without events to the mean vector, and items without events to `rare_bias`.
 
-    Otherwise an item nobody chose could rank above known ones by chance. Changes the tables.
-    times: how often each item was chosen, None to count it in `seen`.
+    The vectors of these items become 0. Otherwise an item that nobody chose could rank above known
+    items by chance. Changes the tables in place.
+    times: number of events of each item, None to count it in `seen`.
     """
     if times is None:
         times = tally(seen.column, len(parameters.items), seen.value)
@@ -50,50 +52,46 @@ def settle_cold(parameters: Parameters, seen: Rows, times: np.ndarray | None = N
 def place_new(
     parameters: Parameters, rows: Rows, content: Rows, times: np.ndarray, triples: Triples | None
 ) -> Parameters:
-    """Return parameters with items without events placed by the direction of their content.
+    """Return parameters that rank items without events by the direction of their content.
 
-    rows: the attributes of items; content: those of lists and vectors only; times: how often each
-    was chosen. How long the sum of a list's vectors is tells how many of its values are known, not
-    how good the item is; and the constants of values are learned beside the biases of known items,
-    which make up for them. So the sums of new items get the usual length of those of known ones,
-    and new items the mean constant of rare ones. Changes the tables.
+    rows: the attributes of items; content: their lists and vectors only; times: number of events of
+    each item. The sum of a list's vectors is longer if training has seen more of its values, which
+    says nothing about the item. So the sums of new items are scaled to the root mean square length
+    of those of known items. The constants of values are learned together with the biases of known
+    items, which compensate for them. So new items get the mean constant of rare items. Changes the
+    tables in place.
     """
     described = np.diff(content.start) > 0
     new, known = np.flatnonzero(described & (times == 0)), np.flatnonzero(described & (times > 0))
     if not len(new) or not len(known):
         return parameters
     pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
-    usual = np.sqrt(_squares(content, features[:, :pairs], _evenly(known, MAX_KNOWN)).mean())
+    sums = content.take(_evenly(known, MAX_KNOWN)).dot(features[:, :pairs])
+    rms = np.sqrt(np.einsum("ik,ik->i", sums, sums).mean())
     sums = content.take(new).dot(features[:, :pairs])
     length = np.sqrt(np.einsum("ik,ik->i", sums, sums))[:, None]
-    some = length > FAINTEST * usual
-    parameters.items[new, :pairs] = some * (usual / np.where(some, length, 1) - 1) * sums
+    long = length > SHORTEST * rms
+    parameters.items[new, :pairs] = long * (rms / np.where(long, length, 1) - 1) * sums
     warm = np.flatnonzero(times > 0)
     rare = _evenly(warm[times[warm] <= np.quantile(times[warm], RARE)], MAX_KNOWN)
-    wanted = _constants(parameters, rows, rare, triples).mean()
-    parameters.item_bias[new] += wanted - _constants(parameters, rows, new, triples)
+    constant = _constants(parameters, rows, rare, triples).mean()
+    parameters.item_bias[new] += constant - _constants(parameters, rows, new, triples)
     return parameters
 
 
-def _squares(content: Rows, features: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """Return the squared lengths of the sums of some items."""
-    sums = content.take(some).dot(features)
-    return np.einsum("ik,ik->i", sums, sums)
-
-
 def _constants(
-    parameters: Parameters, rows: Rows, some: np.ndarray, triples: Triples | None
+    parameters: Parameters, rows: Rows, items: np.ndarray, triples: Triples | None
 ) -> np.ndarray:
-    """Return the constants of some items."""
+    """Return the constants of these items, given by their numbers."""
     p = parameters
-    own = (p.items[some], p.item_bias[some], rows.take(some), p.features, p.feature_bias)
-    return item_sides(*own, triples)[1]
+    vectors, bias = p.items[items], p.item_bias[items]
+    return item_sides(vectors, bias, rows.take(items), p.features, p.feature_bias, triples)[1]
 
 
 def rare_bias(item_bias: np.ndarray, times: np.ndarray) -> float:
-    """Return the mean bias of rare items, for items that nobody chose yet; 0 without events.
+    """Return the mean bias of the rarest items with events, for items without; 0 if none has any.
 
-    item_bias, times: [items]; times: how often each was chosen.
+    item_bias: [items]. times: [items], the number of events of each.
     """
     warm = times > 0
     if not warm.any():
@@ -102,12 +100,12 @@ def rare_bias(item_bias: np.ndarray, times: np.ndarray) -> float:
 
 
 class Visitors(NamedTuple):
-    """What all visitors have in common.
+    """The arrays that the vectors of all visitors are computed from.
 
-    scale: of the scores; mean: [k], the average user's vector; centre: [k], the mean item vector of
-    what an average user chooses; basis: [k, k], directions in which users have variance 1; gain:
-    [k], the information of one event in each direction; inward: [k, k], the pull of an event back
-    to the mean.
+    scale: of the scores. mean: [k], the mean user vector. centre: [k], the expected item vector of
+    an event of the mean user. basis: [k, k], directions in which users have variance 1. gain: [k],
+    the Fisher information of one event in each direction. inward: [k, k], the Fisher information
+    times the basis: how an event pulls a vector back to the mean.
     """
 
     scale: float
@@ -121,68 +119,69 @@ class Visitors(NamedTuple):
 def visitors(items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows) -> Visitors:
     """Compute `Visitors` from items [items, k], constants [items], users [users, k] and events."""
     active = np.flatnonzero(np.diff(seen.start))
-    some = _evenly(active, MAX_USERS)
+    sample = _evenly(active, MAX_USERS)
     mean = mean_user(users, seen).astype(np.float64)
-    apart = users[some] - mean
-    spread = apart.T @ apart / max(len(some), 1)
+    centred = users[sample] - mean
+    covariance = centred.T @ centred / max(len(sample), 1)
     scale = _scale(items, constants, users, seen, _evenly(active, MAX_SCORES // len(items)))
     chance = _chances(scale * (items @ mean + constants))
     centre = chance @ items
-    choices = scale * scale * ((items * chance[:, None]).T @ items - np.outer(centre, centre))
-    variance, axes = np.linalg.eigh(spread)
+    information = scale * scale * ((items * chance[:, None]).T @ items - np.outer(centre, centre))
+    variance, axes = np.linalg.eigh(covariance)
     root = axes * np.sqrt(np.maximum(variance, 0))
-    gain, turned = np.linalg.eigh(root.T @ choices @ root)
-    basis = root @ turned
-    return Visitors(scale, mean, centre, basis, np.maximum(gain, 0), choices @ basis)
+    gain, rotation = np.linalg.eigh(root.T @ information @ root)
+    basis = root @ rotation
+    return Visitors(scale, mean, centre, basis, np.maximum(gain, 0), information @ basis)
 
 
 def history_moves(
     common: Visitors,
     items: np.ndarray,
     history: Rows,
-    place: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
     events: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return how far each history moves its query's vector: float32 [queries, k].
 
-    items: [items, k]. For known users place [queries, k] is their vector less the mean, and events
-    [queries] the number of their training events; both are 0 for visitors.
+    items: [items, k]. offset: [queries, k], the vector of a known user minus the mean, 0 for
+    visitors. events: [queries], the number of the user's training events, 0 for visitors.
     """
     count = np.diff(history.start).astype(np.float64)[:, None]
     pull = common.scale * (history.dot(items) - count * common.centre) @ common.basis
-    if place is not None:
-        pull -= count * (place @ common.inward)
+    if offset is not None:
+        pull -= count * (offset @ common.inward)
     total = count if events is None else count + events[:, None]
     return (pull / (1 + total * common.gain) @ common.basis.T).astype(np.float32)
 
 
 def _scale(
-    items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows, some: np.ndarray
+    items: np.ndarray, constants: np.ndarray, users: np.ndarray, seen: Rows, sample: np.ndarray
 ) -> float:
     """Return the factor that makes scores log-probabilities, by maximum likelihood.
 
-    some: the users whose events count. The likelihood has one maximum, found by bisection.
+    sample: numbers of the users whose events are used. The likelihood has one maximum, which
+    bisection finds.
     """
-    own = seen.take(some)
-    if not len(own.column):
+    rows = seen.take(sample)
+    if not len(rows.column):
         return 1.0
-    scores = users[some].astype(np.float32) @ items.T + constants
-    wanted = float(scores[own.owner, own.column].mean())
-    share = np.diff(own.start) / len(own.column)
+    scores = users[sample].astype(np.float32) @ items.T + constants
+    observed = float(scores[rows.owner, rows.column].mean())
+    share = np.diff(rows.start) / len(rows.column)
     spread = float(scores.std()) or 1.0
     low, high = -np.log(WIDEST * spread), np.log(WIDEST / spread)
     for _ in range(STEPS):
         middle = (low + high) / 2
         chance = _chances(np.float32(np.exp(middle)) * scores)
         expected = float(share @ np.einsum("ui,ui->u", chance, scores))
-        low, high = (middle, high) if expected < wanted else (low, middle)
+        low, high = (middle, high) if expected < observed else (low, middle)
     return float(np.exp((low + high) / 2))
 
 
 def _chances(scores: np.ndarray) -> np.ndarray:
     """Return the softmax of each row: [..., items]."""
-    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return raised / raised.sum(axis=-1, keepdims=True)
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
 
 
 def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Ridge regression of many targets on sparse lists and dense vectors, by conjugate gradients.
 
-The same bits on any number of threads: a row of a sparse product belongs to one thread, and matrix
-products run on one.
+The result has the same bits on any number of threads: each row of a sparse product is computed by
+one thread, and dense matrix products run on one thread.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from fmpair.arrays import Rows, group_rows
 from fmpair.threads import blas_on, side_by_side
 
 ROWS_AT_ONCE = 1024
-STEPS, CLOSE = 60, 1e-2  # of conjugate gradients, and the residual's share at which they end
-# Strengths to choose from, in multiples of a row's mean squared length; the first converges first.
+STEPS = 60  # most steps of conjugate gradients
+TOLERANCE = 1e-2  # they end when the residual is this share of the right-hand side
+# L2 penalties to try, in multiples of a row's mean squared length. The largest comes first, since
+# it converges fastest and its solution is the start of the next.
 STRENGTHS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
-HELD_OUT = 10  # every so many rows tell which strength predicts best
-DIRECTIONS = 16  # of the targets, enough to choose a strength
+HELD_OUT = 10  # one of this many rows is held out to choose the penalty
+DIRECTIONS = 16  # random projections of the targets from which the penalty is chosen
 
 
 @dataclass(frozen=True)
 class Design:
-    """What targets are predicted from: sparse rows over `columns` columns, and dense blocks.
+    """The inputs of a regression: sparse rows over `columns` columns, and dense blocks of columns.
 
-    dense: of a block, its columns and their values: float32 [rows, columns of the block].
+    dense: the columns of each block and its values, float32 [rows, columns of the block].
     """
 
     rows: Rows
@@ -58,7 +60,7 @@ class Design:
 
     @cached_property
     def gram(self) -> np.ndarray | None:
-        """The products of all columns, where one dense block is all there is: float32."""
+        """The Gram matrix X'X if the design is one dense block, else None: float32."""
         if len(self.rows.column) or len(self.dense) != 1:
             return None
         with blas_on(1):
@@ -76,7 +78,7 @@ class Design:
         return Design(rows, self.columns, dense, self.threads)
 
     def dot(self, table: np.ndarray) -> np.ndarray:
-        """Return the rows times a table [columns, k]: float32 [rows, k]."""
+        """Return X times a table [columns, k]: float32 [rows, k]."""
         out = _products(self.rows, table, self.threads)
         with blas_on(1):
             for block, matrix in self.dense:
@@ -84,7 +86,7 @@ class Design:
         return out
 
     def back(self, table: np.ndarray) -> np.ndarray:
-        """Return the columns times a table [rows, k]: float32 [columns, k]."""
+        """Return X' times a table [rows, k]: float32 [columns, k]."""
         out = _products(self.by_column, table, self.threads)
         with blas_on(1):
             for block, matrix in self.dense:
@@ -92,7 +94,7 @@ class Design:
         return out
 
     def twice(self, table: np.ndarray) -> np.ndarray:
-        """Return `back` of `dot`, the operator of least squares."""
+        """Return X'X times a table [columns, k]: float32 [columns, k]."""
         if self.gram is None:
             return self.back(self.dot(table))
         out = np.zeros_like(table)
@@ -104,46 +106,47 @@ class Design:
 def ridge(
     design: Design, targets: np.ndarray, strength: float, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the weights that predict targets [rows, k], held by `strength`: float32 [columns, k].
+    """Return the weights that predict targets [rows, k] with the least loss: float32 [columns, k].
 
-    start: weights to begin from, zeros if None.
+    strength: the L2 penalty. start: initial weights, zeros if None. Solves (X'X + strength I) W =
+    X'T by conjugate gradients, preconditioned by the diagonal.
     """
-    wanted, held = design.back(targets), np.float32(strength)
-    scale = 1 / (design.squares + held)[:, None]
-    weights = np.zeros_like(wanted) if start is None else start.copy()
-    left = wanted - (design.twice(weights) + held * weights if start is not None else 0)
-    near = _lengths(wanted, scale).sum() * CLOSE**2
-    turn = scale * left
-    size = _lengths(left, scale)
+    right, penalty = design.back(targets), np.float32(strength)
+    scale = 1 / (design.squares + penalty)[:, None]
+    weights = np.zeros_like(right) if start is None else start.copy()
+    residual = right - (design.twice(weights) + penalty * weights if start is not None else 0)
+    small = _lengths(right, scale).sum() * TOLERANCE**2
+    direction = scale * residual
+    size = _lengths(residual, scale)
     for _ in range(STEPS):
-        if size.sum() <= near:
+        if size.sum() <= small:
             break
-        image = design.twice(turn) + held * turn
-        step = size / np.maximum(np.einsum("ck,ck->k", turn, image), 1e-30)
-        weights += step * turn
-        left -= step * image
-        after = _lengths(left, scale)
-        turn = scale * left + (after / np.maximum(size, 1e-30)) * turn
-        size = after
+        image = design.twice(direction) + penalty * direction
+        step = size / np.maximum(np.einsum("ck,ck->k", direction, image), 1e-30)
+        weights += step * direction
+        residual -= step * image
+        new_size = _lengths(residual, scale)
+        direction = scale * residual + (new_size / np.maximum(size, 1e-30)) * direction
+        size = new_size
     return weights
 
 
 def best_strength(design: Design, targets: np.ndarray, seed: int) -> float:
-    """Return the strength that predicts rows held out with the least squared error."""
+    """Return the L2 penalty with the smallest squared error on held-out rows."""
     rng = np.random.default_rng([seed, 2])
     count = min(DIRECTIONS, targets.shape[1])
     with blas_on(1):
-        some = targets @ rng.standard_normal((targets.shape[1], count), np.float32)
-    held = rng.permutation(len(targets)) % HELD_OUT == 0
-    learned, judged = design.take(np.flatnonzero(~held)), design.take(np.flatnonzero(held))
-    usual = float(design.squares.sum()) / max(len(targets), 1)
-    weights, best = None, (np.inf, STRENGTHS[0] * usual)
+        projected = targets @ rng.standard_normal((targets.shape[1], count), np.float32)
+    held_out = rng.permutation(len(targets)) % HELD_OUT == 0
+    train, test = design.take(np.flatnonzero(~held_out)), design.take(np.flatnonzero(held_out))
+    unit = float(design.squares.sum()) / max(len(targets), 1)
+    weights, best = None, (np.inf, STRENGTHS[0] * unit)
     for strength in STRENGTHS:
-        weights = ridge(learned, some[~held], strength * usual, weights)
-        error = float(np.square(judged.dot(weights) - some[held]).sum())
-        if error > best[0]:  # it has one minimum
+        weights = ridge(train, projected[~held_out], strength * unit, weights)
+        error = float(np.square(test.dot(weights) - projected[held_out]).sum())
+        if error > best[0]:  # the error has one minimum
             break
-        best = (error, strength * usual)
+        best = (error, strength * unit)
     return best[1]
 
 

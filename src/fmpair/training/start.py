@@ -1,8 +1,9 @@
-"""The parameters that training starts from: random ids, and what items are like.
+"""Initial parameters: random vectors, plus a content profile if content predicts events.
 
-A random start has to find out from events that items with the same content are alike. Training
-starts from a content profile instead: a user's vector is the sum of those of the user's items, in
-the `factors` directions of the content in which users differ most. Training improves on it.
+From random vectors, training has to learn from events that items with the same content are alike.
+A content profile contains this from the start. It projects the lists and vectors of items onto the
+`factors` orthogonal directions in which users differ most. The vector of an item starts at the
+projection of its content, and the vector of a user at the sum over the user's items.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from fmpair.training.options import FACTORS, FMPairOptions
 NORMALS = 4096  # rows of initial vectors that a thread draws at a time
 MAX_FACTORS = 2048  # of a kernel; compiling it takes a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
-ROUNDS = 3  # of the power method, enough for directions that training turns anyway
-SAMPLE = 500_000  # events enough to find the directions of content
-JUDGED, OTHERS = 5_000, 500  # events, and items beside each, that tell how sharp a profile is
-STEPS = 40  # of a bisection
+ROUNDS = 3  # of the power method; the directions need not be exact, since training changes them
+SAMPLE = 500_000  # number of events from which the directions of content are computed
+HELD_OUT, NEGATIVES = 5_000, 500  # events, and sampled items, from which `sharpness` is computed
+STEPS = 40  # of the bisection in `sharpness`
 
 
 def initial(
@@ -39,10 +40,11 @@ def initial(
     problem: Problem | None = None,
     content: Sequence[bool] = (),
 ) -> Parameters:
-    """Return initial parameters: random ids; fields as their options say, by default zero.
+    """Return initial parameters: random vectors of ids and histories.
 
-    problem: the events; with softmax, lists and vectors of items start as a content profile.
-    content: the fields of items that are not learned by steps; items hold their profile.
+    Other fields start as their option `start` says, by default at zero. problem: the events; with
+    softmax, a content profile is added. content: which fields of items are not learned by gradient
+    steps; the profile of these fields is added to the vectors of the items themselves.
     """
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
@@ -51,11 +53,11 @@ def initial(
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
-    many = resolve_device(options.device) != CPU  # a GPU would wait for one thread
+    in_parallel = resolve_device(options.device) != CPU  # else a GPU would wait for one thread
 
     def vectors(count: int, sd: float | np.ndarray, factors: int = length) -> np.ndarray:
         shape = (count, factors)
-        normal = _normals(rng, *shape) if many else rng.standard_normal(shape, np.float32)
+        normal = _normals(rng, *shape) if in_parallel else rng.standard_normal(shape, np.float32)
         return np.multiply(normal, np.float32(sd), out=normal)
 
     def zeros(count: int) -> np.ndarray:
@@ -67,12 +69,12 @@ def initial(
     features = vectors(space.item.size, _starts(space.item, 0.0))
     if problem is not None and options.places_new:
         design = add_content(users, features, space.item, problem, options)
-        if any(content):  # fields learned by steps may be part of the profile too
+        if any(content):  # the profile may also have fields that gradient steps learn
             chosen = np.repeat(content, [e.size for e in space.item.encoders]).astype(bool)
             items += design.dot(np.where(chosen[:, None], features, 0))
             features[chosen] = 0
     tables = [users, items, query, features]
-    if triples:  # larger on the query side: if all were small, their gradients would vanish
+    if triples:  # if the vectors of both sides were small, gradients would vanish
         starts = (TRIPLE_START, options.init_std, TRIPLE_START, 0.0)
         of_triples = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
         tables = [np.hstack(both) for both in zip(tables, of_triples)]
@@ -90,25 +92,25 @@ def _check_factors(options: FMPairOptions, factors: int) -> None:
 
 
 def _normals(rng: np.random.Generator, count: int, factors: int) -> np.ndarray:
-    """Draw normal numbers on all threads, NORMALS rows each; the numbers of threads do not matter.
+    """Draw normal numbers on all threads: float32 [count, factors].
 
-    float32 [count, factors].
+    Every NORMALS rows have a generator of their own, so the result does not depend on the threads.
     """
     out = np.empty((count, factors), np.float32)
     parts = [out[first : first + NORMALS] for first in range(0, count, NORMALS)]
 
-    def fill(part: np.ndarray, own: np.random.Generator) -> None:
-        own.standard_normal(dtype=np.float32, out=part)
+    def fill(part: np.ndarray, generator: np.random.Generator) -> None:
+        generator.standard_normal(dtype=np.float32, out=part)
 
     with ThreadPoolExecutor(all_threads()) as pool:
         list(pool.map(fill, parts, rng.spawn(len(parts))))
     return out
 
 
-def _starts(side: Side, of_history: float) -> np.ndarray:
+def _starts(side: Side, history_std: float) -> np.ndarray:
     """Return the standard deviation of every feature's initial vector: float32 [features, 1]."""
     sizes = [e.size for e in side.encoders]
-    start = [e.field.start or (of_history if e.role == HISTORY else 0.0) for e in side.encoders]
+    start = [e.field.start or (history_std if e.role == HISTORY else 0.0) for e in side.encoders]
     return np.repeat(np.array(start, np.float32), sizes)[:, None]
 
 
@@ -120,8 +122,9 @@ def add_content(
 ) -> Design:
     """Add the content profile to the vectors of users and of item features; return the content.
 
-    Directions are found with one half of the users; the other half tells how far the profile
-    without an event predicts it, and so how long the vectors are. Useless content adds nothing.
+    Directions are computed from one half of the users. The lengths of the vectors follow from how
+    well the profile predicts held-out events of the other half. Content that does not predict them
+    adds nothing.
     """
     content = design_of(problem, side, telling_content(side, problem), options.threads)
     if not content.described.any():
@@ -133,65 +136,66 @@ def add_content(
         basis = directions(content, seen, half, features.shape[1], rng)
         items = content.dot(basis)
         described = np.count_nonzero(content.described)
-        usual = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
-        scale = usual and sharpness(items / usual, seen, np.flatnonzero(~half), rng)
+        rms = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
+        scale = rms and sharpness(items / rms, seen, np.flatnonzero(~half), rng)
     if not scale:
         return content
     profile = seen._replace(value=np.ones_like(seen.value)).dot(items)
     length = np.sqrt(np.einsum("uk,uk->u", profile, profile))[:, None]
     users += np.float32(scale**0.5) * profile / np.maximum(length, 1e-6)
-    features += np.float32(scale**0.5 / usual) * basis
+    features += np.float32(scale**0.5 / rms) * basis
     return content
 
 
 def directions(
-    content: Design, seen: Rows, judged: np.ndarray, factors: int, rng: np.random.Generator
+    content: Design, seen: Rows, chosen: np.ndarray, factors: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return orthogonal directions of the content in which users differ most.
+    """Return the orthogonal directions of the content in which the chosen users differ most.
 
-    float32 [features, factors]. The leading right singular vectors of the users' mean contents,
-    each times the root of the user's items, by the power method. Columns beyond the number of
-    features are zero.
+    chosen: bool [users]. float32 [features, factors]. Computed by the power method as the leading
+    right singular vectors of a matrix with one row per user: the mean content of the user's items,
+    times the square root of their number. Columns beyond the number of features are zero.
     """
-    some = np.flatnonzero(judged & (np.diff(seen.start) > 0))
-    some = some[:: max(int(seen.start[-1]) // 2 // SAMPLE, 1)]
-    own, items = seen.take(some), content.rows.size
-    weight = 1 / np.sqrt(np.maximum(np.diff(own.start), 1))
-    own = own._replace(value=np.repeat(weight, np.diff(own.start)).astype(np.float32))
-    people = Design(own, items, threads=content.threads)
-    count = min(factors, int(np.count_nonzero(content.squares)), len(some))
+    users = np.flatnonzero(chosen & (np.diff(seen.start) > 0))
+    users = users[:: max(int(seen.start[-1]) // 2 // SAMPLE, 1)]
+    rows, items = seen.take(users), content.rows.size
+    weight = 1 / np.sqrt(np.maximum(np.diff(rows.start), 1))
+    rows = rows._replace(value=np.repeat(weight, np.diff(rows.start)).astype(np.float32))
+    user_items = Design(rows, items, threads=content.threads)
+    count = min(factors, int(np.count_nonzero(content.squares)), len(users))
     out = np.zeros((content.columns, factors), np.float32)
     if not count:
         return out
-    turned = content.back(rng.standard_normal((items, count), np.float32))
+    product = content.back(rng.standard_normal((items, count), np.float32))
     for _ in range(ROUNDS):
-        basis = np.linalg.qr(turned)[0]
-        turned = content.back(people.twice(content.dot(basis)))
-    out[:, :count] = np.linalg.qr(turned)[0]
+        basis = np.linalg.qr(product)[0]
+        product = content.back(user_items.twice(content.dot(basis)))
+    out[:, :count] = np.linalg.qr(product)[0]
     return out
 
 
-def sharpness(items: np.ndarray, seen: Rows, some: np.ndarray, rng: np.random.Generator) -> float:
-    """Return the scale of scores that predicts events best, by maximum likelihood; 0 if none does.
+def sharpness(items: np.ndarray, seen: Rows, users: np.ndarray, rng: np.random.Generator) -> float:
+    """Return the scale of scores with the highest likelihood of held-out events of these users.
 
-    An event is predicted by the sum of the user's other items, among items of OTHERS events. At
-    most ln(items): a lead of that much is near certainty.
+    It is 0 if the profile does not predict them. The query of a held-out event is the sum of the
+    user's other items, normalised. Its item competes with items drawn by popularity. The scale is
+    at most ln(items), with which a lead of 1 is near certainty.
     """
-    own = seen.take(some[np.diff(seen.start)[some] > 1])
-    if not len(own.column):
+    rows = seen.take(users[np.diff(seen.start)[users] > 1])
+    if not len(rows.column):
         return 0.0
-    event = rng.choice(len(own.column), min(JUDGED, len(own.column)), replace=False)
-    total = own._replace(value=np.ones_like(own.value)).dot(items)[own.owner[event]]
-    chosen = items[own.column[event]]
+    event = rng.choice(len(rows.column), min(HELD_OUT, len(rows.column)), replace=False)
+    total = rows._replace(value=np.ones_like(rows.value)).dot(items)[rows.owner[event]]
+    chosen = items[rows.column[event]]
     query = total - chosen
     length = np.sqrt(np.einsum("ek,ek->e", query, query))[:, None]
     query /= np.maximum(length, 1e-6)
-    others = items[rng.choice(seen.column, OTHERS)]
-    scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ others.T])
+    negatives = items[rng.choice(seen.column, NEGATIVES)]
+    scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ negatives.T])
     low, high = 0.0, float(np.log(len(items)))
     for _ in range(STEPS):  # the likelihood is concave in the scale
         middle = (low + high) / 2
-        raised = np.exp(middle * (scores - scores.max(axis=1, keepdims=True)))
-        expected = (raised * scores).sum(axis=1) / raised.sum(axis=1)
+        odds = np.exp(middle * (scores - scores.max(axis=1, keepdims=True)))
+        expected = (odds * scores).sum(axis=1) / odds.sum(axis=1)
         low, high = (middle, high) if (scores[:, 0] - expected).mean() > 0 else (low, middle)
     return low
