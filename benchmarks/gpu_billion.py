@@ -1,14 +1,22 @@
-"""A billion events with context on one GPU, from Parquet to the model, and the lists of a million.
+"""Time fits to a billion events with context on one GPU, and lists for a million users.
 
     python benchmarks/gpu_billion.py FOLDER [PART ...]
 
-Parts: make (writes the events to FOLDER, not part of the fit), fit, twice (two whole fits and the
-hashes of their models), stream (events on the card, and in main memory with the next block copied
-while one is learned and without), cost (of a step), foretell (the largest fit by the cost model of
-the two smallest), subset (beside the CPU engine), lists; all unless given. Each prints a line of
-JSON for what it measured; those of `fit` are also added to fits.jsonl beside FOLDER. FMPAIR_EVENTS
-sets the number of events (a billion), which users and items follow, and FMPAIR_EPOCHS that of
-epochs. Without a GPU the parts run on the CPU by PyTorch: use few events.
+Without PART all parts run:
+
+    make      write the events to FOLDER as Parquet; not part of the fit
+    fit       fit to these files
+    twice     fit twice and compare the hashes of the models
+    stream    fit with events in GPU memory, in main memory, and in main memory without overlap
+    cost      time a step with all items
+    predict   predict the largest `fit` by a cost model from the two smallest
+    subset    compare the GPU with the CPU engine on few users
+    lists     recommend to a million users
+
+Each part prints its measurements as a line of JSON; `fit` also appends it to fits.jsonl beside
+FOLDER. FMPAIR_EVENTS sets the number of events (a billion), to which the numbers of users and items
+are proportional, and FMPAIR_EPOCHS the number of epochs. Without a GPU the parts run on the CPU by
+PyTorch: use few events.
 """
 
 from __future__ import annotations
@@ -67,15 +75,15 @@ def main() -> None:
             traceback.print_exc()
 
 
-def told(part: str, **values: Any) -> None:
-    """Print what was measured, with the largest memory so far."""
+def report(part: str, **values: Any) -> None:
+    """Print measurements, with the largest memory so far."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     card = torch.cuda.max_memory_allocated() / 2**30 if WHERE.type == CUDA else 0.0
-    memory = {"main memory GB": round(most, 1), "card GB": round(card, 1)}
+    memory = {"main memory GB": round(most, 1), "GPU memory GB": round(card, 1)}
     print(json.dumps({"part": part, **values, **memory}), flush=True)
 
 
-# The events: users have a taste, which with the hour and the place says what most events choose.
+# The events. Each user has a taste; most items are chosen by taste, hour and place.
 
 
 def generated(count: int, seed: int, users: int = USERS) -> dict[str, torch.Tensor]:
@@ -122,7 +130,7 @@ def make(folder: Path) -> None:
         for future in left:
             future.result()
     size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
-    told("make", seconds=_since(began), GB=round(size / 2**30, 2), events=EVENTS)
+    report("make", seconds=_since(began), GB=round(size / 2**30, 2), events=EVENTS)
 
 
 def _since(began: float) -> float:
@@ -175,12 +183,12 @@ def fit(folder: Path) -> None:
     _warm()
     model, clock = timed_fit(folder)
     whole = _since(clock.began)
-    told("fit", events=EVENTS, users=USERS, items=ITEMS, whole=whole, **clock.seconds)
+    report("fit", events=EVENTS, users=USERS, items=ITEMS, whole=whole, **clock.seconds)
     line = {"events": EVENTS, "users": USERS, "items": ITEMS, "epoch": 0.0, **clock.seconds}
     line["epoch"] = clock.seconds[f"epoch {EPOCHS}"]
     with _fits(folder).open("a") as file:
         file.write(json.dumps(line) + "\n")
-    told("fit, held out", ndcg=_ndcg(model, generated(HELD_OUT, 10**6)))
+    report("fit, held out", ndcg=_ndcg(model, generated(HELD_OUT, 10**6)))
 
 
 def _fits(folder: Path) -> Path:
@@ -192,7 +200,7 @@ def _warm() -> None:
     columns = generated(min(EVENTS, 200_000), 10**6 + 1, 1000)
     began = time.perf_counter()
     FMPair(**OPTIONS, epochs=1, device=DEVICE).fit(frame_of(columns))
-    told("warm", seconds=_since(began))
+    report("warm", seconds=_since(began))
 
 
 def _ndcg(model: Any, columns: dict[str, torch.Tensor]) -> float:
@@ -213,7 +221,7 @@ def twice(folder: Path) -> None:
     """Two whole fits have the same bytes."""
     _warm()
     hashes = [_hashed(folder, name) for name in ("first", "second")]
-    told("twice", same=hashes[0] == hashes[1])
+    report("twice", same=hashes[0] == hashes[1])
 
 
 def _hashed(folder: Path, name: str) -> str:
@@ -225,7 +233,7 @@ def _hashed(folder: Path, name: str) -> str:
         digest.update(key.encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     found = digest.hexdigest()
-    told(name, events=EVENTS, whole=whole, **clock.seconds, hash=found, hashing=_since(began))
+    report(name, events=EVENTS, whole=whole, **clock.seconds, hash=found, hashing=_since(began))
     return found
 
 
@@ -255,30 +263,31 @@ def stream(folder: Path) -> None:
     sizes, pool = cuda.event_bytes, events.ThreadPoolExecutor
     hashes = []
     for name, size, own in (
-        ("on the card", sizes, pool),
-        ("in main memory, copies hidden", lambda problem: 1 << 60, pool),
-        ("in main memory, copies in turn", lambda problem: 1 << 60, InTurn),
+        ("in GPU memory", sizes, pool),
+        ("in main memory", lambda problem: 1 << 60, pool),
+        ("in main memory, copies do not overlap", lambda problem: 1 << 60, InTurn),
     ):
         vars(cuda)["event_bytes"], vars(events)["ThreadPoolExecutor"] = size, own
         try:
             hashes.append(_hashed(folder, name))
         finally:
             vars(cuda)["event_bytes"], vars(events)["ThreadPoolExecutor"] = sizes, pool
-    told("stream", same=len(set(hashes)) == 1)
+    report("stream", same=len(set(hashes)) == 1)
 
 
 def cost(folder: Path) -> None:
-    """The seconds of a step with all items, from few events: what an epoch is foretold by."""
+    """Time a step with all items and few events, from which the time of an epoch is predicted."""
     frame = frame_of(generated(min(PIECE, EVENTS), 0))
     run = FMPair(**OPTIONS, epochs=3, device=DEVICE).train(
         Dataset.from_frame(frame, context=["hour", "place"])
     )
     *_, last = run
     size = min(131_072, len(frame) // 32)
-    told("cost", step=last.seconds / -(-len(frame) // size), items=ITEMS)
+    report("cost", step=last.seconds / -(-len(frame) // size), items=ITEMS)
 
 
-# The cost model: what each part of a fit grows with. A part has two costs, and two fits give them.
+# The cost model: the two quantities to which each part of a fit is proportional. Two fits give
+# their coefficients.
 COSTS: dict[str, Callable[[dict[str, float]], tuple[float, float]]] = {
     "read and number": lambda fit: (1.0, fit["events"]),
     "begin": lambda fit: (1.0, fit["events"]),
@@ -288,18 +297,18 @@ COSTS: dict[str, Callable[[dict[str, float]], tuple[float, float]]] = {
 }
 
 
-def foretell(folder: Path) -> None:
-    """Foretell each part of the largest fit from its costs in the two smallest."""
+def predict(folder: Path) -> None:
+    """Predict each part of the largest fit from the two smallest."""
     fits = [json.loads(line) for line in _fits(folder).read_text().splitlines()]
     small, next_one, *_, large = sorted(fits, key=lambda fit: fit["events"])
     for part, grows in COSTS.items():
-        if not all(part in fit for fit in fits):  # one epoch has no checkpoint in between
+        if not all(part in fit for fit in fits):  # a fit of one epoch has only the last checkpoint
             continue
         known = np.array([grows(small), grows(next_one)])
         costs = np.linalg.solve(known, [small[part], next_one[part]])
-        foretold = float(np.array(grows(large)) @ costs)
-        off = round(foretold / large[part] - 1, 3)
-        told("foretell", what=part, s=large[part], foretold=round(foretold, 2), off=off)
+        predicted = float(np.array(grows(large)) @ costs)
+        error = round(predicted / large[part] - 1, 3)
+        report("predict", what=part, s=large[part], predicted=round(predicted, 2), error=error)
 
 
 def subset(folder: Path) -> None:
@@ -316,7 +325,9 @@ def subset(folder: Path) -> None:
             began = time.perf_counter()
             model = FMPair(**options, epochs=number, device=device).fit(data)
             seconds = _since(began)
-            told("subset", device=device, epochs=number, whole=seconds, ndcg=_ndcg(model, held_out))
+            report(
+                "subset", device=device, epochs=number, whole=seconds, ndcg=_ndcg(model, held_out)
+            )
 
 
 def lists(folder: Path) -> None:
@@ -337,7 +348,7 @@ def lists(folder: Path) -> None:
     for _ in range(2):
         began = time.perf_counter()
         found = model.recommend(n=10)
-        told("lists", users=users, items=items, rows=len(found), seconds=_since(began))
+        report("lists", users=users, items=items, rows=len(found), seconds=_since(began))
 
 
 PARTS: dict[str, Callable[[Path], None]] = {
@@ -346,7 +357,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "twice": twice,
     "stream": stream,
     "cost": cost,
-    "foretell": foretell,
+    "predict": predict,
     "subset": subset,
     "lists": lists,
 }
