@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 VECTOR_COPIES = 3  # of every vector during training: itself, its optimizer state, the best model
 LARGEST_SHOWN = 1 << 100  # bytes, shown at most; options may have any number of digits
-UNKNOWN_MEMORY = 8 << 30  # bytes, where the system does not tell
+UNKNOWN_MEMORY = 8 << 30  # bytes, if the system does not report it
 GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
 
 

@@ -174,7 +174,7 @@ def _start(ray: Any, on: str, address: tuple[str, int] | None) -> None:
 
 
 def _reach(on: str, address: tuple[str, int]) -> None:
-    """Fail at once if nobody answers; Ray itself would wait for minutes."""
+    """Fail immediately if the address does not answer; Ray itself would wait for minutes."""
     try:
         socket.create_connection(address, PATIENCE).close()
     except OSError as error:

@@ -157,7 +157,7 @@ def one_line(text: str) -> str:
     if len(line) <= MAX_LENGTH:
         return line
     half = MAX_LENGTH // 2
-    return f"{line[:half]} ... {line[-half:]}"  # the remedy stands at the end
+    return f"{line[:half]} ... {line[-half:]}"  # the remedy is at the end
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:

@@ -108,7 +108,7 @@ READING = (
     ),
     _repeated("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )
-# How a plain table is read, whatever it holds.
+# Options for reading a plain table of any content.
 FILES = tuple(
     option
     for option in READING
@@ -120,7 +120,7 @@ FILES = tuple(
 class OpenedEvents:
     """Events that were read, before they become a data set.
 
-    dataset: takes options of `Dataset.from_frame` in place of the inferred ones. decisions: the
+    dataset: takes options of `Dataset.from_frame`, which replace the inferred ones. decisions: the
     roles of the columns; None for a public set, whose roles are known.
     """
 

@@ -65,7 +65,7 @@ class _Closed(io.RawIOBase):
 
 
 def replace_closed_streams() -> None:
-    """Put something in place of closed standard streams, which Python represents by None.
+    """Replace closed standard streams, which Python represents by None.
 
     Nothing is read from the one, writing to the second is an error, and notes are discarded.
     """
@@ -136,7 +136,7 @@ def printed_notices(spell: Spell) -> Iterator[None]:
 
 
 def note_no_figures() -> None:
-    """Say before a long command that its report will have no figures, if so."""
+    """Warn before a long command if its report will have no figures."""
     from fmpair.report import figures
 
     note("" if figures.available() else f"no figures without matplotlib: {figures.INSTALL}")

@@ -1,6 +1,6 @@
 """An experiment file as one document: files it extends merged, overrides applied, lines known.
 
-The text of a file is YAML, JSON or TOML; every key keeps the line it stands in.
+The text of a file is YAML, JSON or TOML; every key keeps the number of its line.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ def _toml_keys(text: str) -> Iterator[str]:
 
 
 def _plain(value: Any, name: str, lines: Mapping[KeyPath, int], path: KeyPath = ()) -> Any:
-    """Return the value with dates as text; refuse what JSON cannot hold."""
+    """Return the value with dates as text; refuse values that JSON cannot represent."""
     wrong = ""
     if len(path) > MAX_DEPTH:
         wrong = TOO_DEEP

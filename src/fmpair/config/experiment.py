@@ -181,7 +181,7 @@ COLUMNS = ("context", "user_fields", "item_fields")
 
 
 def as_plain(experiment: Experiment) -> dict[str, Any]:
-    """Return the experiment as values that JSON can hold, without `allow_code`."""
+    """Return the experiment as JSON values, without `allow_code`."""
     return {name: value for name, value in _plain(experiment).items() if name != "allow_code"}
 
 

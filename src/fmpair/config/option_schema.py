@@ -81,13 +81,13 @@ def options_of(thing: Callable[..., Any], skip: Iterable[str] = ()) -> Options:
     return replace(every, known=known)
 
 
-@lru_cache(maxsize=512)  # signatures and hints take milliseconds, and are asked for often
+@lru_cache(maxsize=512)  # signatures and hints take milliseconds and are needed often
 def _every_option(thing: Callable[..., Any]) -> Options:
     try:
         parameters = inspect.signature(thing).parameters.values()
     except ValueError:  # compiled code may have no signature
         return Options({}, open=True)
-    # The hints of a dataclass are those of its fields, wherever each is declared.
+    # The hints of a dataclass are those of its fields, also of inherited ones.
     declared: Any = thing
     if inspect.isclass(thing) and not is_dataclass(thing):
         declared = declared.__init__
@@ -208,7 +208,7 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, dict) and all(fits(v, member(hint)) for v in value.values())
     if hint not in TYPES:
         return True
-    if isinstance(value, bool):  # an int to Python, but to nobody else
+    if isinstance(value, bool):  # Python counts a bool as an int; users do not
         return hint is bool
     return isinstance(value, {float: int | float, Path: str}.get(hint, hint))
 

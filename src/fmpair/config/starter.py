@@ -37,7 +37,7 @@ MANY_REPEATS = 0.2  # share of events that repeat the one before, from which on 
 FEW_ITEMS = 4_000  # up to which EASE takes seconds
 LATELY = 45 * DAY  # time range from which on recent popularity is another than overall popularity
 MANY_NEW = 0.05  # share of test events of items without training events: content models are tried
-FEW_EVENTS = 20  # below which a split says little
+FEW_EVENTS = 20  # below which a split is too small to compare models
 TIME_PARTS = ("hour", "weekday", "since")
 
 
@@ -113,7 +113,7 @@ class Findings:
             return 0.0
         try:
             split = splits.SPLITS[self.split](data)
-        except DataError:  # too few events or times, which `fmpair run` says
+        except DataError:  # too few events or times; `fmpair run` reports it
             return 0.0
         assert isinstance(split, splits.Split)
         return float((~np.isin(data.item[split.test], data.item[split.train])).mean())

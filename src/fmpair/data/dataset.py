@@ -56,12 +56,12 @@ class Dataset:
     user, item: int32 [events], indices into `users` and `items`.
     columns: one row per event; any of rating, weight, timestamp, domain, session, event_type, and
     the context columns.
-    user_table, item_table: one row per id of the vocabulary, null where nothing is known.
+    user_table, item_table: one row per id of the vocabulary, null for missing values.
     impressions: user and item ids, optionally with times: items shown but not chosen, see
     `with_impressions`.
     gaps: whether a split removed events in between, so that histories are incomplete.
-    order: None where `timestamp` holds times. Otherwise it holds row numbers, which give the order
-    of all events ('rows') or of each user's events only ('per-user').
+    order: None if the column `timestamp` has times. Otherwise the column has row numbers, which
+    give the order of all events ('rows') or only of the events of each user ('per-user').
     id_columns: names of the user and item columns in the source.
     event_weights: weights by event type, already applied to `weight`; None if not used.
     catalogue: every column known of items, learned from or not, with the ids in the first one.
@@ -123,8 +123,8 @@ class Dataset:
         users, items: attribute tables, keyed by the same id columns.
         vectors: files of vectors of items (.npy, .npz, .safetensors), each a column of the table.
         item_columns: columns that describe the item, to learn from; those of the events move to
-        the item table. display: columns to keep of the item for rules and display only. By default
-        that is text which differs from item to item, such as a title.
+        the item table. display: columns of the item that are only used for rules and display. By
+        default these are texts that differ from item to item, such as a title.
         leaks: columns to keep as context although they identify the item.
         impressions: a table of items that users were shown or disliked, see `with_impressions`.
         order: without times, 'rows' or 'per-user' declares that all rows, or the rows of each
@@ -133,15 +133,15 @@ class Dataset:
         missing: rows without a user or item are left out and counted ('drop') or refused ('error').
         refunds: events of types such as refund and return, and with a negative quantity, price or
         amount, are left out and counted ('drop') or taken as choices ('keep').
-        merge_repeats: merge consecutive events of a user with the same item, each within so many
-        minutes of the one before (view, cart, buy), into one: the first, with the strongest event
-        type and the largest weight of them.
+        merge_repeats: merge consecutive events of a user with the same item (view, cart, buy) into
+        the first one, if each is within so many minutes of the one before. The merged event has the
+        strongest event type and the largest weight.
         """
         events = without(everything := to_polars(frame), ignore)
         columns = (user, item, rating, weight, timestamp, domain, session, event_type)
         given, table = dict(zip(ROLES, columns)), to_polars({} if items is None else items)
         decisions = decide(events, given, context, item_columns, leaks, display, table.columns)
-        _tell(decisions.surprises if context is None else "")
+        _log_notice(decisions.surprises if context is None else "")
         roles = decisions.roles
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
@@ -225,8 +225,8 @@ class Dataset:
     ) -> Dataset:
         """Return the data with a table of item attributes; its new ids join the catalogue.
 
-        learn, display: columns to learn from, and to keep without learning from them, whatever
-        they hold; by default text that differs from item to item is not learned from.
+        learn: columns to learn from. display: columns that are only used for rules and display; by
+        default these are texts that differ from item to item.
         """
         vocabulary, attributes = aligned(self.items, to_polars(table), "item", key)
         check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
@@ -239,7 +239,7 @@ class Dataset:
             texts = "; ".join(f"{name!r} ({reason})" for name, reason in why.items())
             option = named("item_columns", list(why))
             line = f"kept for rules and display, not learned from: {texts}. To learn, give {option}"
-            _tell(line)
+            _log_notice(line)
         return replace(
             self,
             items=vocabulary,
@@ -268,7 +268,7 @@ class Dataset:
     ) -> Dataset:
         """Return the data with event weights multiplied by a weight for each event type.
 
-        column: the name of the event types in later events, to which the weights apply too.
+        column: the name of the event type column in later events, to which the weights also apply.
         """
         if "event_type" not in self.columns.columns:
             raise DataError(
@@ -335,7 +335,7 @@ class Dataset:
         )
 
 
-def _tell(line: str) -> None:
+def _log_notice(line: str) -> None:
     if line:
         LOG.warning("%s", Notice(line))  # the log handler spells option names
 
@@ -355,9 +355,8 @@ def columns_of(data: Dataset) -> Columns:
 def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Dataset:
     """Return a Dataset, a sparse matrix or a frame as a Dataset.
 
-    like: columns of earlier data, which determine the roles of the frame's columns: a few new
-    events are too few to infer them.
-    options: those of `Dataset.from_frame`, for a frame.
+    like: columns of earlier data, which determine the roles of the frame's columns, since a few new
+    events do not suffice to infer them. options: of `Dataset.from_frame`, for a frame.
     """
     check_process()
     if isinstance(data, Dataset):
@@ -382,7 +381,7 @@ def as_dataset(data: Any, like: Columns | None = None, **options: Any) -> Datase
 
 
 def _with_order(data: Dataset, roles: dict[str, str], order: str | None) -> Dataset:
-    """Return the data with row numbers in place of times, if `order` is given."""
+    """Return the data with row numbers instead of times, if `order` is given."""
     if order is None:
         return data
     one_of("order", order, ORDERS)
@@ -404,7 +403,7 @@ def _weighted(data: Dataset, roles: dict[str, str], weights: Mapping[str, float]
 
 
 def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
-    """Return the data with each run of repeats merged into its first event; None merges none."""
+    """Return the data with each run of repeats merged into its first event."""
     if minutes is None:
         return data
     moment = moments(data) if is_calendar(data) else None

@@ -1,7 +1,7 @@
 """Filters: explicit to implicit feedback, merged duplicates, k-core, samples. All return new data.
 
-Filters that compute statistics have a parameter `training`: in an experiment they run after the
-split and use its training part only.
+Filters that compute statistics have a parameter `training`. In an experiment they run after the
+split and compute the statistics from its training part only.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def above_mean(
 ) -> Dataset:
     """Keep events with a rating strictly above the mean of their user's ratings.
 
-    statistics: ratings that the means are of: of the 'training' part, or 'all' as in the code of
-        the paper, which looks at test events. A user without any gets the mean of all users.
+    statistics: which ratings the means are computed from: those of the 'training' part, or 'all',
+        which includes test events, as in the code of the paper. A user without ratings gets the
+        mean of all users.
     training: bool [events], the training part; None without a split.
     """
     rating, used = _ratings(data), _used(data, statistics, training)
@@ -148,7 +149,7 @@ def enlarged(
 def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) -> Dataset:
     """Keep at most `most` random events of each user, in their order.
 
-    domain: thin the events of this domain only; its users then look new to it.
+    domain: thin the events of this domain only, so that its users look like new users.
     """
     check_process()
     if most < 1:
@@ -171,8 +172,8 @@ def faded(
 
     Existing weights are multiplied by it.
     half: number of later events after which the weight is half way from 1 to `least`.
-    statistics: later events that count: of the 'training' part, or 'all', which looks at test
-        events.
+    statistics: which later events count: those of the 'training' part, or 'all', which includes
+        test events.
     training: bool [events], the training part; None without a split.
     """
     check_process()
@@ -199,8 +200,8 @@ def leaked(data: Dataset, column: str) -> Dataset:
         raise DataError(unknown("item attribute", column, data.item_table.columns))
     value = data.item_table[column].gather(data.item)
     columns = data.columns.with_columns(value.alias(column))
-    left = data.item_table.drop(column)
-    return replace(data, columns=columns, context=(*data.context, column), item_table=left)
+    item_table = data.item_table.drop(column)
+    return replace(data, columns=columns, context=(*data.context, column), item_table=item_table)
 
 
 def core(data: Dataset, users: int = 5, items: int = 5) -> Dataset:

@@ -15,7 +15,7 @@ from fmpair.threads import check_process
 
 KINDS = ("polars", "pandas", "pyarrow")
 
-# A float cannot hold these digits: a leading zero ('007'), or more than 15 of them.
+# A float cannot represent these digits: a leading zero ('007'), or more than 15 of them.
 INEXACT = r"^[+-]?(0\d|\d{16})"
 # Numbers with a decimal comma: 3,50 and 1.234,5, among them perhaps 3.
 WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
@@ -93,7 +93,7 @@ def given_back(frame: pl.DataFrame, like: Any, kind: str) -> Any:
 
 
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
-    """Convert text columns to Int64, Float64 or Boolean if that holds every value exactly.
+    """Convert text columns to Int64, Float64 or Boolean if these represent every value exactly.
 
     Amounts of one currency ($1,234.50) become numbers.
     ids: columns that must not change their spelling: whole numbers, else text.

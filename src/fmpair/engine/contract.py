@@ -269,7 +269,7 @@ class Training(Protocol):
         ...
 
     def close(self) -> None:
-        """Release threads and whatever only further epochs need; snapshots still work."""
+        """Release threads and all else that only further epochs need; snapshots still work."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The item side in closed form, and fields whose features occur together.
 
-An item has one vector and one constant, whatever its attributes.
+An item has one vector and one constant, with any attributes.
 Terms of order three also fold into one product per query and item. With t the triple vectors, A1
 the sum of a side's x t, and A2 the sum of the products of all pairs of x t, these terms are
 A2(query) . A1(item) + A1(query) . A2(item). So a query is [q | A2 | A1] and an item [p | A1 | A2].

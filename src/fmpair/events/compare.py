@@ -14,9 +14,9 @@ hits per list       such events on listed items, per list
 Events are all events (clicks), or purchases only. For revenue, the values of purchases are added
 up instead of counted.
 
-Intervals and p-values are of permutation tests over users, of values adjusted for what the users
-did before the comparison (CUPED). Where the arms differ in lists per user, the other measures per
-user differ too, whatever the lists are worth: then only those per list are tested.
+Intervals and p-values are from permutation tests over users. Values are adjusted for the events of
+the users before the comparison (CUPED). If the arms differ in lists per user, the other measures
+per user differ for that reason alone, so only the measures per list are tested.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MEASURES = {  # by outcome, in the order of COLUMNS
     ),
 }
 UNEQUAL = 0.01  # p of lists per user below which the arms differ in them
-TO_ADJUST = 20  # users; fewer say nothing about what earlier events predict
+TO_ADJUST = 20  # users; with fewer, values are not adjusted for earlier events
 WORTH = 0.3  # relative difference that a comparison should be able to find
 FOUND = 2.8 / 1.96  # difference found in four of five comparisons, by half the width of an interval
 

@@ -34,7 +34,7 @@ class Event:
     and the id of its file. position: number in the store, from 1, assigned by the store. id: of the
     event, given by the sender: an event that is sent again is stored once. Without one, events of
     the same user, item, time and type are the same event. event: its type, such as view, cart or
-    buy. value: what it is worth, such as the revenue of a purchase.
+    buy. value: its worth, such as the revenue of a purchase.
     """
 
     user: Id

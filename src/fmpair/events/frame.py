@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,15 +101,12 @@ def _types_for(space: Any, recipe: Any) -> tuple[str, list[str]] | None:
     """Return the column of event types and the types that a model knows, the weakest first."""
     if space.event_weights is not None:
         name, weights = space.event_weights
-        return name, [kind for kind, weight in sorted(weights, key=_weight) if weight > 0]
+        weakest_first = sorted(weights, key=itemgetter(1))
+        return name, [kind for kind, weight in weakest_first if weight > 0]
     levels = getattr(recipe, "levels", None)
     if levels is None:
         return None
     return getattr(recipe, "level", None) or EVENT_TYPE, [str(level) for level in levels]
-
-
-def _weight(pair: tuple[str, float]) -> float:
-    return pair[1]
 
 
 def _type_column(events: Sequence[Event], name: str, known: list[str]) -> pl.Series:
@@ -142,7 +140,7 @@ def column(name: str, values: Sequence[Any]) -> pl.Series:
 def changes_table(changes: Sequence[ItemChange]) -> tuple[pl.DataFrame, dict[str, list[Id]]]:
     """Return changes as a table (item, columns), and by column the items whose value is erased.
 
-    A null in the table says nothing about a value.
+    A null in the table leaves a value unchanged.
     """
     names = dict.fromkeys(name for change in changes for name in change.columns)
     columns = [column(ITEM, [change.item for change in changes])]

@@ -335,7 +335,7 @@ def _json(event: Event) -> str | None:
 
 
 def _identity(path: Path) -> Identity:
-    """Return what identifies a file whatever is written to it; None if there is none."""
+    """Return what identifies a file, independently of its contents; None if there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -253,7 +253,7 @@ def _database(text: str, make: bool) -> Database:
 
 
 class UnopenedDatabase:
-    """Stands in for a database that does not answer, and opens it once it does.
+    """Replaces a database that does not answer, and opens it once it does.
 
     A restarted worker thus answers lists while the database is gone.
     """

@@ -110,7 +110,7 @@ def open_folder(folder: str | Path) -> Iterator[RunFolder]:
 def _remove_empty(folder: Path) -> None:
     """Remove a folder in which nothing but its lock has been written."""
     if not any(path.is_file() and path.name != LOCK for path in folder.rglob("*")):
-        with suppress(OSError):  # somebody else has removed it, or put something into it
+        with suppress(OSError):  # another process has removed it, or written into it
             (folder / LOCK).unlink(missing_ok=True)
             for path in (folder / CELLS, folder / TRIALS, folder):
                 path.rmdir()

@@ -96,7 +96,7 @@ def _study(experiment: Experiment, prepared: PreparedData, model: Candidate, fol
     except Exception as error:
         if not by_model(error):
             raise
-        tunable = plan.Ranges(Space({}))  # its cells will say what is wrong
+        tunable = plan.Ranges(Space({}))  # its cells will report the error
     budget = budget_of(model, experiment.tune.trials)
     search = Search(tunable.space, budget, tunable.costs, experiment.tune.seed)
     return Study(model, fold, tunable, search)

@@ -26,7 +26,7 @@ Entries = tuple[np.ndarray, pl.Series, np.ndarray]
 
 @dataclass(frozen=True)
 class Encoder:
-    """One field with what it learned from the training column.
+    """One field with its vocabulary or statistics of the training column.
 
     vocabulary: the values of categorical, multi, weighted fields.
     centre, spread: of numeric fields. edges: inner bin edges of binned fields.
@@ -87,11 +87,12 @@ class Encoder:
         return replace(self, owners=tuple(owners.tolist()), described=described)
 
     def _weighted(self, rows: Rows) -> Rows:
-        """Return an item's lists as TF-IDF vectors of length one, less what no other item has.
+        """Return the lists of items as TF-IDF vectors, shorter for values of few items.
 
-        A value that few items have weighs more: log(items / its items). One of
-        a single item says nothing about others and would only repeat the item's own vector, so a
-        value of n items counts by the share of the other ones, (n - 1) / n of its square.
+        The weight of a value is log(items / items with the value), and each vector is scaled to
+        length one. Then the square of each entry is multiplied by (n - 1) / n, the share of other
+        items among the n items with the value: a value of a single item would only repeat the
+        vector of that item.
         """
         owners = np.maximum(np.array(self.owners), 1)[rows.column]
         weight = rows.value * np.log((1 + self.described) / (1 + owners))

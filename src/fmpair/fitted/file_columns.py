@@ -1,7 +1,7 @@
 """Ids and columns as tensors of a model file, and back, checked.
 
-Numbers are kept as they are, texts as UTF-8 bytes with their offsets. A column may have missing
-values, which a mask tells, and lists, whose members are one column with the start of each list.
+Numbers are stored unchanged, texts as UTF-8 bytes with their offsets. Missing values of a column
+are marked in a mask. Lists are stored as one column of all members and the start of each list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recent events of users: as features, taken in by a model in service, read from new data.
+"""Recent events of users: as features, received by a model in service, read from new data.
 
 Users and items are numbers, and times are microseconds since 1970.
 """
@@ -255,7 +255,7 @@ def _interleaved(first: np.ndarray, at_first: np.ndarray, elsewhere: np.ndarray)
 
 @dataclass
 class LiveState:
-    """The events that a model in service has taken in: the only part of a model that changes.
+    """The events that a model in service has received: the only part of a model that changes.
 
     seen: user -> all items seen, sorted; recent: user -> (item, moment), oldest first, both only
     for users with new events. latest: the time of the latest event of all. scorer: in a `Ranker`

@@ -63,7 +63,7 @@ class FittedModel(ABC):
 
     space: the ids, and the context columns that questions may have; seen: per user the items of
     the training events and how often each occurs; recipe: the options it was fitted with;
-    frame_kind: the kind of frame to return; damping: see `damped`; live: events taken in since it
+    frame_kind: the kind of frame to return; damping: see `damped`; live: events received since it
     was put in service. Nothing but `live` ever changes.
     """
 
@@ -98,9 +98,9 @@ class FittedModel(ABC):
         n: int,
         interactive: bool = False,
     ) -> Best:
-        """Rank the chosen items (None: all); hidden: per query the places to leave out.
+        """Rank the chosen items (None: all); hidden: per query the positions to leave out.
 
-        interactive: whether somebody waits for the answers to these few queries.
+        interactive: whether a user waits for the answers to these few queries.
         """
 
     @abstractmethod

@@ -29,7 +29,8 @@ def model_html(model: Any) -> str:
 def answer_html(answer: Any) -> str:
     """Return a table of an `Answer`: rank, item, score and, if explained, a bar of the terms."""
     terms = answer.terms or [[] for _ in answer.items]
-    longest = max((_length(of_item) for of_item in terms), default=0.0) or 1.0
+    lengths = (sum(abs(value) for _, _, value in of_item) for of_item in terms)
+    longest = max(lengths, default=0.0) or 1.0
     body = "".join(
         _row(str(rank), escape(str(item)), f"{score:.3f}", *_cells(of_item, longest))
         for rank, (item, score, of_item) in enumerate(zip(answer.items, answer.scores, terms), 1)
@@ -52,10 +53,6 @@ def _cells(terms: list[tuple[str, str, float]], longest: float) -> list[str]:
         for query, item, value in terms[:TERMS]
     )
     return [f'<span style="white-space:nowrap">{parts}</span>', f"<small>{words}</small>"]
-
-
-def _length(terms: list[tuple[str, str, float]]) -> float:
-    return sum(abs(value) for _, _, value in terms)
 
 
 def _chosen(recipe: Any) -> list[tuple[str, Any]]:

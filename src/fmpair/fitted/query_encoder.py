@@ -54,7 +54,7 @@ class QueryEncoder:
     """Encodes questions as `Queries`.
 
     user_rows: the attributes of known users; recent: their last events, and past: how these become
-    features, None if the model does not use them; live: events taken in since. keeps_context:
+    features, None if the model does not use them; live: events received since. keeps_context:
     whether requests keep their context as a frame, for models that score by it.
     """
 

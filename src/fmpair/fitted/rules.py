@@ -1,7 +1,7 @@
 """Rules of a list: which items may be in it, how many of a kind, and what moves them up.
 
-`Rules` parses and checks what was asked for, once. `BoundRules.of` turns it into arrays over the
-items of a catalogue, which keeps them, so that a condition is computed once per catalogue.
+`Rules` parses and checks the options of a request. `BoundRules.of` turns them into arrays over the
+items of a catalogue. The catalogue keeps these arrays, so a condition is computed once.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ class Rules:
                 matching(catalogue, rule)
 
     def _boosted(self) -> list[Condition]:
-        return [_equals("boost", column, value) for column, value, _ in self.boost]
+        return [
+            Condition(f"boost {column}={value}", column, "=", (value,))
+            for column, value, _ in self.boost
+        ]
 
     def boost_terms(self, catalogue: Catalogue | None, item: int) -> list[tuple[str, str, float]]:
         """Return the terms that boosts add to the score of an item."""
@@ -229,10 +232,6 @@ def _shown(items: Any) -> tuple[Any, ...]:
 
 
 # Conditions as arrays
-
-
-def _equals(option: str, column: str, value: str) -> Condition:
-    return Condition(f"{option} {column}={value}", column, "=", (value,))
 
 
 def matching(catalogue: Catalogue, rule: Condition) -> np.ndarray:

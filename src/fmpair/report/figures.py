@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -344,9 +345,5 @@ def inlined(figure: Figure) -> str:
     svg = re.sub(r'(url\(|href=")#', rf"\1#{figure.name}-", svg)
     head = re.match(r"<svg[^>]*>", svg)
     size = re.search(r'viewBox="[^"]*"', head[0]) if head else None
-    opening = f'<svg {size[0] if size else ""} role="img" aria-label="{_quoted(figure.title)}">'
+    opening = f'<svg {size[0] if size else ""} role="img" aria-label="{escape(figure.title)}">'
     return opening + svg[head.end() if head else 0 :]
-
-
-def _quoted(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

@@ -49,18 +49,15 @@ def merged(runs: Mapping[str, Results]) -> Results:
         cells=pl.concat([part.cells for part in parts]),
         values=pl.concat([part.values for part in parts]),
         units={
-            label: _concat([part.units[label] for part in parts if label in part.units])
+            label: pl.concat(  # a metric that only some runs have is null in the others
+                [part.units[label] for part in parts if label in part.units], how="diagonal_relaxed"
+            )
             for label in kept
         },
         views=each[0].views.clear(),
         curves=each[0].curves.clear(),
         trials=each[0].trials.clear(),
     )
-
-
-def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate frames; a metric that only some runs have is null in the others."""
-    return pl.concat(frames, how="diagonal_relaxed")
 
 
 def _check(runs: Mapping[str, Results]) -> None:

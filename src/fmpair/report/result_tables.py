@@ -226,7 +226,7 @@ def baseline_name(compared: ModelComparison) -> str:
 
 
 def mean_over(compared: ModelComparison) -> str:
-    """Say what the means are over: users with one list each, users in contexts, or test events."""
+    """Return what the means are over: users with one list each, users in contexts, or events."""
     count = max(compared.rows["units"].drop_nulls(), default=0)
     lists = {
         "user": f"means over {count:,} users, one list each",
@@ -297,7 +297,7 @@ def _fits_note(compared: ModelComparison) -> str:
 
 
 def one_fit_note(compared: ModelComparison) -> str:
-    """Say what one fit of each model can show, and what several seeds would; empty with several."""
+    """Return a note on what one fit of each model can show; empty with several fits."""
     if compared.folds > 1 or compared.seeds > 1 or not compared.rows["p"].count():
         return ""
     rows = compared.rows.filter(pl.col("metric") == compared.metric)

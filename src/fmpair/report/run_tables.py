@@ -211,7 +211,7 @@ def leakage_table(folds: Sequence[Mapping[str, Any]]) -> ReportTable | None:
 
 
 def leakage_verdict(folds: Sequence[Mapping[str, Any]]) -> str:
-    """Say whether leakage between the parts is a problem, in a sentence or two."""
+    """Return one or two sentences about leakage between the parts."""
     present = {row["figure"] for fold in folds for row in fold["figures"] if row["count"]}
     sentences = []
     if "same_event" in present:

@@ -332,7 +332,7 @@ def _bare(value: float | None) -> str:
 
 
 def _caption(compared: ModelComparison, rows: list[list[dict[str, Any]]], deviations: bool) -> str:
-    """Say what is averaged, and what the marks and parentheses mean."""
+    """Return the caption: what is averaged, and what marks and parentheses mean."""
     tested = [row for of_metric in rows for row in of_metric if row["p"] is not None]
     parts = [f"{compared.label}: {mean_over(compared)}. Bold: the best."]
     if deviations and any(row["sd"] for of_metric in rows for row in of_metric):

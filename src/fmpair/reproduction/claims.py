@@ -54,7 +54,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What one protocol says about a claim, and the numbers behind it."""
+    """The verdict of one protocol on a claim, and its numbers."""
 
     verdict: Verdict
     text: str

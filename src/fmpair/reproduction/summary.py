@@ -160,7 +160,7 @@ class BaselineDifference:
             return "the same model"
         if self.significant and abs(self.relative) >= EFFECT:
             return "better" if self.relative > 0 else "worse"
-        # A significant difference that is too small to count is none either.
+        # A significant difference that is too small to matter counts as none.
         return "equivalent" if self.equivalent or self.significant else "undecided"
 
     def __str__(self) -> str:

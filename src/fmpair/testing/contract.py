@@ -215,7 +215,7 @@ RULES = tuple(
 
 
 def _grown(update: Callable[..., Any], events: pl.DataFrame, **options: Any) -> Any:
-    """Return the model after further events; None if it says that it must be fitted again."""
+    """Return the model after new events; None if its error says to fit again."""
     try:
         return update(events, **options)
     except OptionError as error:
@@ -226,7 +226,7 @@ def _grown(update: Callable[..., Any], events: pl.DataFrame, **options: Any) -> 
 
 
 def _require_valid_update(model: Any, grown: Any, events: pl.DataFrame) -> None:
-    """Check what holds after any further events."""
+    """Check what must be true after any new events."""
     for ids, more in ((model.user_ids, grown.user_ids), (model.item_ids, grown.item_ids)):
         _require(np.array_equal(more[: len(ids)], ids), "known ids must keep their numbers")
     _require("late" in grown.user_ids, "new users must be known")

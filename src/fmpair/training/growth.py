@@ -63,11 +63,11 @@ def extend_arrays(
 
 
 def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> Recommender:
-    """Return the model with new items, and with other attributes of known ones; nothing is learned.
+    """Return the model with new items and changed attributes of known items, without training.
 
-    ids: distinct; attributes: one row per id, where a null or a missing column leaves what is
-    known. A new item is ranked by its attributes and by the bias of rare items; values that
-    training did not see have no effect. Events that the model has taken in are kept.
+    ids: distinct; attributes: one row per id, where a null or a missing column changes nothing. A
+    new item is ranked by its attributes and by the bias of rare items. Values that training did not
+    see have no effect. New events that a model in service has received are kept.
     """
     old, parameters = model.space, model.parameters
     items, catalogue = changed(old.items, old.catalogue, ids, attributes)
@@ -123,7 +123,7 @@ def part(model: Recommender, number: np.ndarray) -> Recommender:
 
 
 def put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recommender:
-    """Return the whole model with the data's users as they were learned in a part of it."""
+    """Return the whole model with the users of the data as in `learned`, a part of the model."""
     users = model.space.users.extend(data.users.ids)
     number, row = (ids.numbers(data.users.ids) for ids in (users, learned.space.users))
     old = model.parameters.users
@@ -143,18 +143,18 @@ def put_back(model: Recommender, data: Dataset, learned: Recommender) -> Recomme
 
 
 def _with_recent(
-    old: Recent | None, users: int, number: np.ndarray, new: Recent | None, own: np.ndarray
+    old: Recent | None, users: int, number: np.ndarray, new: Recent | None, new_row: np.ndarray
 ) -> Recent | None:
-    """Replace the latest events of the users at these numbers."""
+    """Replace the latest events of the users with these numbers by rows of `new`."""
     if old is None or new is None:
         return None
     row = np.where(np.arange(users) < old.users, np.arange(users), -1)
-    row[number] = old.users + own
+    row[number] = old.users + new_row
     return stacked(old, new).take(row)
 
 
 def _with_rows(rows: Rows, number: np.ndarray, new: Rows) -> Rows:
-    """Replace the rows at these numbers; numbers after the last row are in order."""
+    """Replace the rows at these numbers; numbers beyond the last row are in order."""
     both = stack_rows(rows, new)
     if (number >= rows.size).all():
         return both
@@ -166,8 +166,8 @@ def _with_rows(rows: Rows, number: np.ndarray, new: Rows) -> Rows:
 def renewed(old: Rows, new: Rows, field: np.ndarray, whole: bool) -> Rows:
     """Merge the rows of each id field by field: new values replace the old ones of their field.
 
-    field: int [features], the field of each. whole: whether the values of a row sum to one; then a
-    replaced field keeps its share of the row.
+    field: int [features], the field of each feature. whole: whether the values of a row sum to one;
+    if so, a replaced field keeps its share of the row.
     """
     changed = np.flatnonzero(np.diff(new.start))
     old = stack_rows(old, empty_rows(new.size - old.size))

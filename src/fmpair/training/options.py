@@ -27,8 +27,8 @@ MAX_WEIGHT = 10.0  # of one event, in multiples of the mean weight
 class FMPairOptions:
     """The training options of FM-Pair. Recipes of the family add their own, and other defaults.
 
-    factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU; twice that
-        if items have lists of more values, which say what users choose (softmax).
+    factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU; with
+        softmax twice that if lists of items have more values and predict what users choose.
     epochs: passes over the events. learning_rate: step size; it decreases linearly.
     loss: bpr or hinge compare pairs of items, logistic classifies single items, softmax picks the
         chosen item among several, warp takes the first of several items that ranks too high.
@@ -65,24 +65,24 @@ class FMPairOptions:
     popularity_power: exponent of an item's number of events, for drawing by popularity.
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of negatives that are items of the user's other events; above 0 the model
-        learns which of their items users come back to. None: chosen from the data, above 0 only
-        for softmax and users who keep to a few of their items.
+        learns which of their items users come back to. None: chosen from the data; above 0 only
+        with softmax, if most events of users are of a few of their items.
     impression_share: share of negatives that the user was shown and did not choose, if the data
         has impressions; see `Dataset.with_impressions`.
     logq_correction: whether softmax subtracts the logarithm of an item's sampling probability from
         its score, so that popularity and batch sampling do not penalise popular items, and uniform
-        negatives stand for all items. None: only for uniform negatives of queries with a history.
+        negatives represent all items. None: only for uniform negatives of queries with a history.
 
     Regularisation
     --------------
     regularization_power: the regularisation of a user (item) with n events in an epoch grows with n
         to this power; 1 regularises once per event, 0 equally per epoch.
     sharing: steps of a value shared by n users (items) are divided by n to this power. None:
-        chosen from the data: from 0 for a context that changes freely to 1 for attributes of users,
-        and 0.5 for attributes of items.
+        chosen from the data: from 0 for a context that changes with every event to 1 for
+        attributes of users, and 0.5 for attributes of items.
     init_std: standard deviation of the initial user and item vectors; fields start at zero.
-    dropout: share of the query's factors left out in every step. None: 0 without a history; with
-        one and softmax, more the fewer events the items have.
+    dropout: share of the query's factors left out in every step. None: 0 without a history; with a
+        history and softmax, larger if items have fewer events.
 
     Scores
     ------
@@ -224,12 +224,12 @@ class FMPairOptions:
 
     @property
     def places_new(self) -> bool:
-        """Whether items without events are placed by the direction of their attributes."""
+        """Whether items without events are ranked by their content, see `fitted.visitor`."""
         return self.loss == "softmax" and self.temperature is None
 
     @property
     def regresses(self) -> bool:
-        """Whether the vectors of content follow from those of items, see `training.content`."""
+        """Whether content is fitted to item vectors by regression, see `training.content`."""
         return self.places_new and self.sharing is None
 
     @property
@@ -242,7 +242,7 @@ class FMPairOptions:
 
 
 def require_plain_scores(options: FMPairOptions) -> None:
-    """Raise OptionError for options that recipes with their own training steps do not support."""
+    """Raise OptionError for options that recipes with a special training step do not support."""
     unsupported = {
         "temperature": options.temperature is not None,
         "history": bool(options.history),

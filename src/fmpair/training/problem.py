@@ -48,8 +48,8 @@ from fmpair.training.regularisation import (
 
 # Minibatches score all items up to MAX_ITEMS; above, the events share SHARED negatives.
 MAX_ITEMS, SHARED = 1_000_000, 8192
-# Epochs between two partitions of the strata plan. Lists gain from meeting more items, and their
-# epochs are long; pairs gain nothing.
+# Epochs between two partitions of the strata plan. With sampled lists of negatives, training
+# improves if more items occur together, and epochs are long. With pairs it does not improve.
 PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
 
 
@@ -57,11 +57,11 @@ PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
 
 
 class Past(NamedTuple):
-    """Time lines of the events and of `older` known ones, which are numbered first.
+    """The events of each user in order of time, after `older` events that were known before.
 
-    ordered: the same events as histories read them, each user's grouped by session if histories end
-    with sessions, the session of the user's last event last. begin: int64 [events], where the
-    session of each event begins in `ordered`; empty without sessions.
+    ordered: the same events in the order of histories. If histories end with sessions, the events
+    of a user are grouped by session, and the session of the last event is the last group. begin:
+    int64 [events], where the session of each event begins in `ordered`; empty without sessions.
     """
 
     lines: Timelines

@@ -137,7 +137,7 @@ def decide(
     display: Sequence[str] = (),
     table: Sequence[str] = (),
 ) -> Decisions:
-    """Decide what each column is: as the caller says, else by name, type and contents.
+    """Decide what each column is: given by the caller, else inferred from name, type and contents.
 
     given: columns by role. context, item_columns, leaks, display: as in `Dataset.from_frame`.
     table: the columns of the item table, which describe items in the events too. Requested context

@@ -136,7 +136,9 @@ class Replay:
         graph = torch.cuda.CUDAGraph()
         try:
             graph.register_generator_state(self.generator)
-            with _no_garbage_collection(), _recording(graph):
+            # thread_local: another thread may copy events while this one records
+            recording = torch.cuda.graph(graph, capture_error_mode="thread_local")
+            with _no_garbage_collection(), recording:
                 self.step(recorded)
         except RuntimeError as error:  # an operation that cannot be recorded
             LOG.info("training without CUDA graphs: %s", str(error).splitlines()[0])
@@ -146,11 +148,6 @@ class Replay:
             return
         self.graph = graph
         graph.replay()
-
-
-def _recording(graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
-    """Record this thread's steps; another may copy events meanwhile."""
-    return torch.cuda.graph(graph, capture_error_mode="thread_local")
 
 
 @contextmanager

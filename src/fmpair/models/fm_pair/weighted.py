@@ -1,7 +1,7 @@
 """Weighted FM-Pair: one learned weight per field.
 
-The weights minimise the pairwise loss on events set aside, by Newton's method, in turn with the
-training of the vectors.
+The weights minimise the pairwise loss on held-out events by Newton's method. Steps of the weights
+alternate with the training of the vectors.
 """
 
 from __future__ import annotations
