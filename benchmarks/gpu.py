@@ -224,8 +224,8 @@ def _scale(train: Dataset, test: Dataset, warm: Dataset) -> Iterator[tuple[Any, 
             recipe = FMPair(factors=64, history=0, epochs=epochs, device=device)
             model, seconds, whole = fitted(recipe, train)
             value = evaluate(model, train, test, metrics=("ndcg@10",)).means["ndcg@10"]
-            told = (f"{n:.2f}" for n in (seconds / epochs, seconds, whole))
-            yield f"{len(train):,}", device, epochs, *told, f"{value:.4f}"
+            texts = (f"{n:.2f}" for n in (seconds / epochs, seconds, whole))
+            yield f"{len(train):,}", device, epochs, *texts, f"{value:.4f}"
 
 
 PARTS: dict[str, Callable[[], None]] = {

@@ -68,8 +68,8 @@ def _tell(name: str, measured: list[dict[str, float]]) -> None:
     print(f"\n{name}\n| part | s | all |\n|---|---|---|")
     for part in measured[0]:
         values = [one[part] for one in measured]
-        told = " ".join(f"{value:.2f}" for value in values)
-        print(f"| {part} | {median(values):.2f} | {told} |", flush=True)
+        all_values = " ".join(f"{value:.2f}" for value in values)
+        print(f"| {part} | {median(values):.2f} | {all_values} |", flush=True)
 
 
 def _drop_files() -> int:

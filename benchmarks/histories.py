@@ -1,4 +1,4 @@
-"""What do histories cost: in time, in memory, and to be told of further events?
+"""Measure the cost of histories: training time, memory, and adding new events (`extended`).
 
     python benchmarks/histories.py [EVENTS, 20000000 unless given]
 
@@ -38,8 +38,8 @@ def main() -> None:
     )
     print(f"| memory an event, {events:,} events | {bytes_an_event(events):.1f} bytes |")
     of_frame, of_data = seconds_to_extend(data)
-    print(f"| to be told of 1,000 events, a Dataset | {1000 * of_data:.1f} ms |")
-    print(f"| to be told of 1,000 events, a frame | {1000 * of_frame:.1f} ms |")
+    print(f"| add 1,000 events of a Dataset (`extended`) | {1000 * of_data:.1f} ms |")
+    print(f"| add 1,000 events of a frame (`extended`) | {1000 * of_frame:.1f} ms |")
 
 
 def events_of(users: int, items: int, events: int) -> Dataset:

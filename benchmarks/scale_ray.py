@@ -252,7 +252,7 @@ def workers_beside_model() -> None:
 
 
 def billion(events: int, repeats: int) -> None:
-    """Rounds with a checkpoint, and as many as an epoch has between two, each foretold first."""
+    """Rounds with a checkpoint, and as many as an epoch has between two, each predicted first."""
     size, rows = Size(events // 500, events // 2000, events, 32, 64), []
     part = size._replace(
         users=size.users // 4, items=size.items // 4, events=size.events // 16, blocks=16
@@ -264,12 +264,14 @@ def billion(events: int, repeats: int) -> None:
     for rounds in (1, whole.rounds) * repeats:
         speed, step = small.speed()
         cost = cost_of_round(size, speed, 2, CORES)
-        print(f"rounds: {rounds}; foretold with a checkpoint: {told(cost, rounds)}", flush=True)
+        print(
+            f"rounds: {rounds}; predicted with a checkpoint: {prediction(cost, rounds)}", flush=True
+        )
         taken, cores = whole.run(rounds)
         print(f"measured: {taken:.3f} s", flush=True)
-        foretold, load = cost.bare * rounds + cost.keeping, os.getloadavg()[0]
+        predicted, load = cost.bare * rounds + cost.keeping, os.getloadavg()[0]
         wanted = step * size.events / size.blocks * rounds
-        rows.append([rounds, wanted, cores, foretold, taken, 100 * (foretold / taken - 1), load])
+        rows.append([rounds, wanted, cores, predicted, taken, 100 * (predicted / taken - 1), load])
     small.close()
     whole.close()
     table(
@@ -279,7 +281,7 @@ def billion(events: int, repeats: int) -> None:
     )  # fmt: skip
 
 
-def told(cost: Cost, rounds: int) -> str:
+def prediction(cost: Cost, rounds: int) -> str:
     return (f"{cost.bare * rounds + cost.keeping:.3f} s; a round {cost.bare:.3f} s, of it learning "
             f"{cost.learning:.3f}; a checkpoint {cost.keeping:.3f} s")  # fmt: skip
 
