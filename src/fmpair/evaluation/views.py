@@ -159,7 +159,7 @@ def item_popularity(evaluation: Evaluation, train: Dataset) -> pl.Series:
     unseen: an item without training events.
     """
     number = train.items.numbers(_items(evaluation))
-    return _thirds(np.bincount(train.item, minlength=len(train.items)), number, "unseen")
+    return _thirds(np.bincount(train.item, minlength=len(train.items)), number)
 
 
 def item_events(evaluation: Evaluation, train: Dataset) -> pl.Series:
@@ -174,7 +174,7 @@ def item_events(evaluation: Evaluation, train: Dataset) -> pl.Series:
 def user_activity(evaluation: Evaluation, train: Dataset) -> pl.Series:
     """Return head, mid or tail by the user's number of training events, as `item_popularity`."""
     number = train.users.numbers(evaluation.units["user"])
-    return _thirds(np.bincount(train.user, minlength=len(train.users)), number, "unseen")
+    return _thirds(np.bincount(train.user, minlength=len(train.users)), number)
 
 
 def warmth(evaluation: Evaluation, train: Dataset) -> pl.Series:
@@ -207,11 +207,11 @@ def _warm(number: np.ndarray, present: np.ndarray) -> np.ndarray:
     return (number >= 0) & np.isin(number, present)
 
 
-def _thirds(times: np.ndarray, number: np.ndarray, otherwise: str) -> pl.Series:
-    """The third of all events that a number's events fall into, most frequent first."""
+def _thirds(times: np.ndarray, number: np.ndarray) -> pl.Series:
+    """Return the third of all events that each number belongs to, the most frequent first."""
     order = np.argsort(-times, kind="stable")
     before = np.empty(len(times))
     before[order] = np.cumsum(times[order]) - times[order]
     third = np.minimum(before * 3 // max(times.sum(), 1), 2).astype(np.int64)
     known = (number >= 0) & (times[number] > 0)
-    return pl.Series(np.where(known, np.array(THIRDS)[third[number]], otherwise))
+    return pl.Series(np.where(known, np.array(THIRDS)[third[number]], "unseen"))

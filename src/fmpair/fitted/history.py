@@ -298,7 +298,7 @@ class LiveState:
         events: tuple[np.ndarray, np.ndarray, np.ndarray],
         last: int,
     ) -> None:
-        """Take in events (user, item, moment); keep the last so many of each user as recent."""
+        """Add events (user, item, moment); keep the last so many of each user as recent."""
         users, item, moment = events
         order = np.argsort(users, kind="stable")
         distinct, first = np.unique(users[order], return_index=True)
@@ -353,7 +353,7 @@ def past_items(
 
 
 def new_events(space: FeatureSpace, recipe: Any, data: Any) -> Dataset:
-    """Return a Dataset or sparse matrix as it is, of a frame the columns that the model uses."""
+    """Return events as a Dataset; of a frame, only the columns that the model uses."""
     if isinstance(data, Dataset) or hasattr(data, "tocoo"):
         return as_dataset(data)
     columns = to_polars(data).columns

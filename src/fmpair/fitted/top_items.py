@@ -84,7 +84,7 @@ def cosines(vectors: np.ndarray, number: int, norms: np.ndarray | None = None) -
 
 
 def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers and similarities of the n most similar rows, without the row asked about.
+    """Return numbers and similarities of the n most similar rows, without the row itself.
 
     Ties go to the lower number; NaN comes last.
     """
@@ -130,12 +130,12 @@ class Ruled(NamedTuple):
 
 
 class ScoresItems(Protocol):
-    """A model whose scores of all items can be had, and which compares items."""
+    """A model that scores all items and compares items."""
 
     def score_rows(self, queries: Queries) -> ScoreRows: ...
 
     def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
-        """Return the best items without the scores of all, None if there is no such way."""
+        """Return the best items without scoring all items; None if the model cannot."""
         ...
 
     def nearness(self, item: int, items: np.ndarray) -> np.ndarray:

@@ -227,7 +227,7 @@ def _ablation(runs: Runs) -> Section:
         "music": "Music, domain by domain",
     }
     tables = [
-        paper_tables.run_table(f"ablation-{name}", title, runs[f"ablation-{name}"], (RECALL,))
+        paper_tables.run_table(f"ablation-{name}", title, runs[f"ablation-{name}"])
         for name, title in titles.items()
         if f"ablation-{name}" in runs
     ]

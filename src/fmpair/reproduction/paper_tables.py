@@ -113,15 +113,14 @@ def order_note(frame: pl.DataFrame) -> tuple[str, ...]:
     return (f"Order, best first: in the paper {in_paper}; legacy {ours}. Legacy - paper: {gaps}.",)
 
 
-def run_table(name: str, title: str, run: Summary, metrics: Sequence[str]) -> ReportTable:
-    """One run under all its protocols: values and p-values."""
+def run_table(name: str, title: str, run: Summary) -> ReportTable:
+    """One run under all its protocols: values and p-values of Recall@10."""
     columns = ["Model"]
     rows: list[list[TableCell]] = [[TableCell(model)] for model in run.models]
     for label in run.comparisons:
-        for metric in metrics:
-            columns += [f"{metric_title(metric)}, {label}", "p"]
-            for row in rows:
-                row.extend(_value_and_p(run.row(row[0].text, metric, label)))
+        columns += [f"{metric_title(RECALL)}, {label}", "p"]
+        for row in rows:
+            row.extend(_value_and_p(run.row(row[0].text, RECALL, label)))
     frame = pl.concat([compared.rows for compared in run.comparisons.values()])
     return ReportTable(name, title, tuple(columns), tuple(map(tuple, rows)), frame, 1, _notes(run))
 

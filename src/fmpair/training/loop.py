@@ -55,12 +55,12 @@ LARGE = 3.0  # feature values above this may be what makes training diverge
 
 @dataclass(frozen=True)
 class Task:
-    """What to learn, and what the fitted model needs.
+    """The input of training, and what the fitted model needs.
 
     recipe: stored in the model; options: used for training, mostly the same. given: the items of
     each user with counts, None for those of the problem's events. recent: the latest events of each
-    user, if the model uses histories. earlier: bool [items], those
-    that a model learned which is updated; None for a fit from scratch.
+    user, if the model uses histories. earlier: bool [items], the items that the model already knew
+    before an update; None for a fit from scratch.
     """
 
     recipe: Any
@@ -84,7 +84,7 @@ class Task:
         return cls(recipe, options, space, problem, data.frame_kind, None, recent_of(space, past))
 
     def for_content(self) -> Task:
-        """Return the task with more factors, if lists of items have more values than these."""
+        """Return the task with more factors, if lists of items have more values than factors."""
         if not any(self.content):
             return self
         values = listed_values(self.problem, self.space.item, self.content)
@@ -101,7 +101,7 @@ class Task:
 
     @cached_property
     def times(self) -> np.ndarray:
-        """How often each item was chosen: float64 [items]."""
+        """The number of events of each item: float64 [items]."""
         with layout_on(self.options.device):
             if self.given is not None:
                 return tally(self.given.column, self.problem.items, self.given.value)
@@ -114,12 +114,12 @@ class Task:
 
     @cached_property
     def describing(self) -> list[bool]:
-        """Which fields of queries are attributes that predict users."""
+        """Which fields of queries are user attributes that predict the vectors of users."""
         return described_by(self.options, self.space.query, self.problem)
 
     @cached_property
     def learned(self) -> Problem:
-        """What is learned by steps: the problem without content."""
+        """The problem that gradient steps learn: items without their content."""
         return without_content(self.problem, self.space.item, self.content)
 
     @cached_property
@@ -127,15 +127,15 @@ class Task:
         return settings_of(self.options, self.space, self.learned, self.given)
 
     def folded(self, parameters: Parameters) -> Parameters:
-        """Return parameters for `learned`, of the same scores."""
+        """Return parameters of the problem `learned` with the same scores."""
         if not any(self.content):
             return parameters
         return folded(parameters, self.problem, self.space.item, self.content)
 
     def wholly_folded(self, parameters: Parameters) -> Parameters:
-        """Return parameters for `learned` whose users hold their attributes too.
+        """Return the same with the attributes of users added to the users' own vectors.
 
-        Steps on new events alone would forget what attributes predict.
+        Otherwise steps on new events would change the prediction by attributes for all users.
         """
         whole = users_folded(parameters, self.problem, self.space.query, self.describing)
         return self.folded(whole)
@@ -143,9 +143,9 @@ class Task:
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
         rows = self.problem.item_rows
-        people = (self.problem, self.space.query, self.describing)
+        attributes = (self.problem, self.space.query, self.describing)
         with layout_on(self.options.device):  # the events are copied there once
-            learned = users_regressed(learned, *people, self.seen, self.options)
+            learned = users_regressed(learned, *attributes, self.seen, self.options)
             parameters = settle_cold(learned, self.seen, self.times)
         if self.options.temperature is not None:
             parameters = with_unit_sides(parameters, rows, self.problem.triples)
@@ -154,8 +154,8 @@ class Task:
                 design = design_of(
                     self.problem, self.space.item, self.content, self.options.threads
                 )
-                alone, seed = self.problem.history is None, self.options.seed
-                parameters = regressed(parameters, design, self.seen, seed, alone, self.earlier)
+                by_user, seed = self.problem.history is None, self.options.seed
+                parameters = regressed(parameters, design, self.seen, seed, by_user, self.earlier)
             content = self.space.item.content(rows)
             parameters = place_new(parameters, rows, content, self.times, self.problem.triples)
         return self.model(parameters)
@@ -222,8 +222,8 @@ class EpochState(NamedTuple):
 class _Progress:
     """Training in progress. begin: how it starts, None if it cannot be resumed.
 
-    number: of the last epoch. Apart from `TrainingRun`, whose generator would otherwise refer to
-    it: an abandoned run must be closed at once.
+    number: of the last epoch. A class of its own, because the generator of `TrainingRun` refers to
+    it. A reference to `TrainingRun` would be a cycle, and an abandoned run would be closed late.
     """
 
     task: Task
@@ -256,7 +256,7 @@ class TrainingRun(Iterator[Epoch]):
         return next(self._epochs)
 
     def close(self) -> None:
-        """Free what training uses, if no epoch is to be run."""
+        """Free the resources of training; no further epoch can be run."""
         self._progress.training.close()
 
     @property

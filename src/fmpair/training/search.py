@@ -171,7 +171,7 @@ class Space:
         return self._at(name, draws.random())
 
     def _at(self, name: str, position: float) -> Any:
-        """Return the value at a place from 0 to 1 in a range."""
+        """Return the value at a position from 0 to 1 in a range."""
         low, high = self._ends(name)
         value = low + position * (high - low)
         value = math.exp(value) if self.ranges[name].log else value
