@@ -1,4 +1,4 @@
-"""What small fits decide: history, times and order, where they are left to the data."""
+"""What small fits decide: history, times, order and regularisation, if they are not given."""
 
 import logging
 from datetime import datetime
@@ -11,7 +11,7 @@ from fmpair import Dataset
 from fmpair.cli import run
 from fmpair.errors import OptionError
 from fmpair.models import FMPair
-from fmpair.training import trials
+from fmpair.training import defaults, trials
 from fmpair.training.trials import Visits, come_once
 
 
@@ -192,6 +192,48 @@ def test_an_updated_model_keeps_what_was_settled():
     frame = events(ordered=True)
     model = FMPair(factors=8, epochs=15).fit(frame)
     assert model.update(frame.head(5), epochs=1).space.history == model.space.history
+
+
+def choices(groups, users=1200, each=10, items=200):
+    """Users choose popular items, of their own group a thousand times as often as others."""
+    rng, item = np.random.default_rng(0), np.arange(items)
+    likely = [np.where(item % groups == g, 1.0, 0.001) / (1 + item) for g in range(groups)]
+    rows = [
+        (u, int(i))
+        for u in range(users)
+        for i in rng.choice(items, each, False, likely[u % groups] / likely[u % groups].sum())
+    ]
+    return pl.DataFrame(rows, schema=["user", "item"], orient="row")
+
+
+def test_clear_tastes_are_regularised_less_and_an_update_keeps_that():
+    frame = choices(groups=10)
+    model = FMPair(factors=16, epochs=9).fit(frame)
+    found = model.recipe.regularization
+    assert found["user"] == pytest.approx(0.15 / trials.L2_STEP**2)
+    assert found["item"] == found["user"] / 2
+    assert model.update(frame.head(5), epochs=1).recipe.regularization == found
+
+
+def test_a_default_that_is_too_weak_for_noise_is_raised(monkeypatch):
+    weak = defaults.L2_BY_LOSS["softmax"]._replace(user=0.02, item=0.01)
+    monkeypatch.setitem(defaults.L2_BY_LOSS, "softmax", weak)
+    model = FMPair(factors=16, epochs=9).fit(choices(groups=1))
+    assert model.recipe.regularization["user"] == pytest.approx(0.02 * trials.L2_STEP**3)
+
+
+@pytest.mark.parametrize(
+    "given", [{"regularization": 0.1}, {"loss": "bpr"}, {"temperature": 0.2}, {"device": "torch"}]
+)
+def test_regularisation_is_not_tried_if_it_is_given_or_another_engine_or_loss_is(given):
+    auto = trials.resolve_auto(FMPair(factors=4, **given), Dataset.from_frame(choices(10)))
+    assert auto.regularization == given.get("regularization")
+
+
+def test_regularisation_is_not_tried_on_few_events(caplog):
+    with caplog.at_level(logging.INFO, "fmpair"):
+        model = FMPair(factors=4, epochs=1).fit(choices(10, users=900))
+    assert model.recipe.regularization is None and not caplog.text
 
 
 def test_the_command_line_shows_the_decision_unless_it_is_quiet(tmp_path, capsys):

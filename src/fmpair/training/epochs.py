@@ -138,6 +138,11 @@ class Validation:
         repeats[owner[seen.column == self.target[owner]]] = True
         return empty_rows(seen.size) if repeats.mean() > 0.5 else seen
 
+    @property
+    def count(self) -> int:
+        """The number of held-out events."""
+        return len(self.target)
+
     def judge(self, model: Recommender) -> float:
         """Return the mean metric of the held-out events, and append it to `history`."""
         self.history.append(float(self.values(model).mean()))

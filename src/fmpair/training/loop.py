@@ -186,9 +186,7 @@ def start(problem: Problem, first: Parameters, settings: Settings) -> Resumable:
     return engine(settings.engine).begin(problem, first, settings)
 
 
-def train(
-    recipe: Any, options: FMPairOptions, data: Dataset, begin: Begin = begin
-) -> Iterator[Epoch]:
+def train(recipe: Any, options: FMPairOptions, data: Dataset, begin: Begin = begin) -> TrainingRun:
     """Train from scratch and return the epochs; wrong data or options raise at once.
 
     recipe: stored in the fitted models.

@@ -34,7 +34,8 @@ class FMPairOptions:
         chosen item among several, warp takes the first of several items that ranks too high.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias, context, user_features, item_features, or the name of a field; groups that
-        are not given keep their defaults.
+        are not given keep their defaults. None: chosen from the data; `FMPair` also compares more
+        and less of it in trials (CPU, softmax, no history, 10,000 events or more).
     fields: options by column, see `Field`.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean weight, and at most ten times as much.

@@ -1,7 +1,8 @@
 """Trials: small fits that choose the options of `FMPair()` that are 'auto': history, times, order.
 
-Usually each user's latest event is held out. In logs of anonymous sessions, where each user has
-one visit, whole visits are held out.
+They also choose the regularisation of users and items if it is not given. Usually each user's
+latest event is held out. In logs of anonymous sessions, where each user has one visit, whole visits
+are held out.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fmpair.features.history_fields import AUTO, HISTORY
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
 from fmpair.training import options as options_module
-from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
+from fmpair.training.defaults import FACTORS_OF_MANY, factors_of, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
@@ -52,6 +53,13 @@ RAMPED = 16  # epochs of a trial with order three, whose regularisation grows ep
 MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
 MIN_USERS = 30  # without so many users there are no trials
 SURE = 2.0  # standard errors by which a short history, the order of events and times must improve
+# The regularisation without a history is found by fits with a quarter of the factors, and with a
+# third of the epochs but steps three times as long. They use all users and negatives: fewer users
+# need more regularisation, fewer negatives less.
+L2_SHARE, L2_PACE = 4, 3
+L2_STEP = 1.4  # ratio of two regularisations that are compared
+L2_STEPS = 3  # at most so many times as much or as little
+L2_EVENTS = 1000  # with fewer held-out events, differences of some percent cannot be told
 
 
 def without_auto(options: Any) -> Any:
@@ -76,20 +84,27 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     """
     chosen = without_auto(options)
     auto = _AutoOptions(options, data)
-    if not (auto.history or auto.times or auto.order):
+    if not (auto.features or auto.regularization):
         return chosen
     trial = _Trial.on(data, chosen, triples=auto.order)
     if trial is None:
         return chosen
     try:
-        best = _Choice(chosen, trial.values(chosen))
-        if auto.history:
-            best = _with_history(best, trial)
-        if auto.times:
-            best = _with_times(best, trial, auto.since)
-        return _with_triples(best, trial).options if auto.order else best.options
+        if auto.features:
+            chosen = _with_features(chosen, trial, auto)
+        return _with_l2(chosen, trial) if auto.regularization else chosen
     except TrainingError:  # the fit that follows raises the same error
         return chosen
+
+
+def _with_features(options: FMPairOptions, trial: _Trial, auto: _AutoOptions) -> FMPairOptions:
+    """Return the options with a history, times and order three where they rank better."""
+    best = _Choice(options, trial.values(options))
+    if auto.history:
+        best = _with_history(best, trial)
+    if auto.times:
+        best = _with_times(best, trial, auto.since)
+    return _with_triples(best, trial).options if auto.order else best.options
 
 
 class _Choice(NamedTuple):
@@ -146,8 +161,21 @@ class _AutoOptions:
     @cached_property
     def order(self) -> bool:
         """Whether order three is tried, which needs a context."""
-        plain = self.options.loss == "softmax" and self.options.temperature is None
-        return self.options.order == AUTO and plain and bool(self.data.context or self.times)
+        return self.options.order == AUTO and self.plain and bool(self.data.context or self.times)
+
+    @property
+    def features(self) -> bool:
+        return self.history or self.times or self.order
+
+    @property
+    def regularization(self) -> bool:
+        """Whether the regularisation is tried: on a CPU, where its default was compared."""
+        on_cpu = resolve_device(self.options.device) == CPU
+        return self.options.regularization is None and self.plain and on_cpu
+
+    @property
+    def plain(self) -> bool:
+        return self.options.loss == "softmax" and self.options.temperature is None
 
 
 @dataclass(frozen=True)
@@ -182,6 +210,14 @@ class _Trial:
         small = replace(options, **self.small)
         *_, last = train(small, small, train_events or self.train)
         return self.judge.values(last.recommender())
+
+    def l2_of(self, options: FMPairOptions) -> dict[str, float]:
+        """Return the default regularisation of users and items."""
+        small = replace(options, **self.small)
+        run = train(small, small, self.train)
+        settings = run.task.settings
+        run.close()
+        return {"user": settings.user, "item": settings.positive}
 
     def choice(self, options: FMPairOptions, **changes: Any) -> _Choice:
         """Return the options with these changes, and their NDCG@10."""
@@ -266,6 +302,38 @@ def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
     return third if helps else without
 
 
+def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
+    """Return the options with the regularisation of users and items that ranks best.
+
+    The default is multiplied or divided by L2_STEP as long as that ranks better. With a history or
+    too few held-out events it is kept.
+    """
+    if options.history or trial.judge.count < L2_EVENTS:
+        return options
+    PROGRESS.info("regularization: comparing more and less with the default ...")
+    trial = replace(
+        trial,
+        small={
+            "factors": math.ceil(factors_of(options, len(trial.train)) / L2_SHARE),
+            "epochs": math.ceil(options.epochs / L2_PACE),
+            "learning_rate": options.learning_rate * L2_PACE,
+        },
+    )
+    usual = trial.l2_of(options)
+    best, times = trial.choice(options), 1.0
+    for ratio in (L2_STEP, 1 / L2_STEP):
+        for step in range(1, L2_STEPS + 1):
+            scaled = {name: value * ratio**step for name, value in usual.items()}
+            tried = trial.choice(options, regularization=scaled)
+            if not tried.better_than(best):
+                break
+            best, times = tried, ratio**step
+        if times != 1:
+            break
+    PROGRESS.info("regularization: %.2g times the default", times)
+    return best.options
+
+
 def _report(
     what: str, value: str, result: tuple[bool, _Choice, _Choice], hint: str | Notice = ""
 ) -> None:
@@ -318,6 +386,11 @@ class Visits:
         values = np.zeros(len(target))
         values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
         return values
+
+    @property
+    def count(self) -> int:
+        """The number of held-out events."""
+        return len(self.item)
 
     def shuffled(self) -> Visits:
         """Return the visits with the earlier items of each prediction in random order."""

@@ -97,7 +97,10 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         events = as_dataset(data)
         if self.levels is not None:
             return loop.train(self, without_auto(self), events, self._begin(events))
-        return loop.train(self, resolve_auto(self, events), events)
+        options = resolve_auto(self, events)
+        # an update uses the regularisation that was found
+        recipe = replace(self, regularization=options.regularization)
+        return loop.train(recipe, options, events)
 
     tune = tuning.tune
 
