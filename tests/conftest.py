@@ -5,6 +5,7 @@ Laws hold on slow and busy machines too, and are tried on the same examples ever
 folder of public data that FMPAIR_DATA names.
 """
 
+import gc
 import os
 import signal
 import stat
@@ -36,21 +37,31 @@ def device(tmp_path_factory):
 
 # Files that take longest, the longest first: they begin before the others of their part. A process
 # is given its next file while its last two tests still run, so what comes last must be short: else
-# one core waits for the other.
+# one core waits for the other. Those after test_real_examples.py are long with `make faults` and
+# `make thorough` only.
 LONG = (
-    "test_contract_of_engines.py", "test_docs.py", "test_ray.py", "test_minibatches.py",
-    "test_jit.py", "test_docs_site.py", "test_kills.py", "test_demo_example.py",
-    "test_real_data.py", "test_agreement.py", "test_examples.py", "test_service_kills.py",
-    "test_significance.py", "test_damaged_files.py", "test_update.py", "test_shop_verdicts.py",
-    "test_defaults_on_logs.py", "test_resume.py", "test_full_store.py", "test_real_examples.py",
-    "test_swaps.py", "test_wraprec_samples.py", "test_store_trouble.py", "test_container.py",
-    "test_forked.py", "test_full_disk.py", "test_tuning.py", "test_run_verb.py",
-    "test_supervisor.py", "test_page.py", "test_torch_training.py", "test_contract.py",
+    "test_contract_of_engines.py", "test_docs.py", "test_ray.py", "test_docs_site.py",
+    "test_contract.py", "test_examples.py", "test_tuning.py", "test_jit.py", "test_forked.py",
+    "test_minibatches.py", "test_page.py", "test_typing.py", "test_model_comparison.py",
+    "test_migration.py", "test_command_line.py", "test_commands.py", "test_compile_verb.py",
+    "test_supervisor.py", "test_report_output.py", "test_shop_verdicts.py", "test_run.py",
+    "test_run_verb.py", "test_demo_example.py", "test_fuzz.py", "test_checkpoint.py",
+    "test_torch_training.py", "test_swaps.py", "test_shared_tables.py", "test_real_examples.py",
+    "test_kills.py", "test_real_data.py", "test_agreement.py", "test_service_kills.py",
+    "test_significance.py", "test_damaged_files.py", "test_update.py", "test_defaults_on_logs.py",
+    "test_resume.py", "test_full_store.py", "test_wraprec_samples.py", "test_store_trouble.py",
+    "test_container.py", "test_full_disk.py",
 )  # fmt: skip
 LATER = ("slow", "realdata", "faults", "thorough")
-# The first file compiles most kernels. Meanwhile others run tests that fit next to nothing: two
-# processes that fit at once would compile the same kernels.
+# The first file compiles most kernels. Meanwhile others run tests that fit next to nothing, or
+# compile kernels of their own: two processes that fit at once would compile the same kernels.
 FIRST, WITHOUT_FITS = LONG[0], ("config", "data", "events", "features", "metrics")
+BESIDE = (
+    "test_docs_site.py", "test_jit.py", "test_torch_training.py", "test_architecture.py",
+    "test_statistics_of_results.py", "test_draws.py",
+    "test_objective.py", "test_kernel_cache.py", "test_files.py",
+)  # fmt: skip
+FITTING = ("test_migration.py",)  # of the folders WITHOUT_FITS
 
 
 def in_turn(items):
@@ -63,9 +74,16 @@ def in_turn(items):
 
 
 def _place(path, part):
-    beside = path.name != FIRST and path.parent.name not in WITHOUT_FITS
+    alone = path.parent.name in WITHOUT_FITS and path.name not in FITTING
+    first = path.name == FIRST or path.name in BESIDE or alone
     order = LONG.index(path.name) if path.name in LONG else len(LONG)
-    return part >= 0, beside, order, part
+    return not first, part >= 0, order, part
+
+
+def pytest_collection_finish():
+    """Leave what was imported and collected out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,14 @@ def lines_of(function):
     return count - (docstring.end_lineno - docstring.lineno + 1)
 
 
+@cache
+def parsed(module):
+    return ast.parse(module.read_text("utf-8"))
+
+
 def functions_of(module):
-    parsed = ast.walk(ast.parse(module.read_text("utf-8")))
-    return [node for node in parsed if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    nodes = ast.walk(parsed(module))
+    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def module_name(path):
@@ -150,10 +156,13 @@ def test_the_page_says_what_every_folder_is_for():
     assert [name for name, text in texts.items() if not text] == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_the_first_line_of_a_module_says_what_it_is_for(module):
-    text = ast.get_docstring(ast.parse(module.read_text("utf-8")))
-    assert text and text.splitlines()[0].endswith((".", ":"))
+def says_what_it_is_for(module):
+    text = ast.get_docstring(parsed(module))
+    return bool(text) and text.splitlines()[0].endswith((".", ":"))
+
+
+def test_the_first_line_of_a_module_says_what_it_is_for():
+    assert [name_of(module) for module in MODULES if not says_what_it_is_for(module)] == []
 
 
 def test_every_folder_of_the_package_is_seen_by_the_check_of_layers():
@@ -161,17 +170,19 @@ def test_every_folder_of_the_package_is_seen_by_the_check_of_layers():
     assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_a_file_can_be_read_at_a_sitting(module):
-    assert len(module.read_text("utf-8").splitlines()) <= FILE_LINES
+def test_a_file_can_be_read_at_a_sitting():
+    lines = {name_of(module): len(module.read_text("utf-8").splitlines()) for module in MODULES}
+    assert {name: count for name, count in lines.items() if count > FILE_LINES} == {}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_a_function_fits_a_screen(module):
-    compiled = {"engine", "solvers", "ranking"} & set(module.relative_to(PACKAGE).parts)
-    most = KERNEL_LINES if compiled else FUNCTION_LINES
-    lengths = {function.name: lines_of(function) for function in functions_of(module)}
-    assert {name: lines for name, lines in lengths.items() if lines > most} == {}
+def test_a_function_fits_a_screen():
+    long = {}
+    for module in MODULES:
+        compiled = {"engine", "solvers", "ranking"} & set(module.relative_to(PACKAGE).parts)
+        most = KERNEL_LINES if compiled else FUNCTION_LINES
+        lengths = {function.name: lines_of(function) for function in functions_of(module)}
+        long |= {f"{name_of(module)}: {name}": n for name, n in lengths.items() if n > most}
+    assert long == {}
 
 
 def test_the_package_says_that_it_is_typed():
@@ -188,7 +199,7 @@ def test_no_public_class_name_stands_twice():
     names = [
         node.name
         for module in MODULES
-        for node in ast.parse(module.read_text("utf-8")).body
+        for node in parsed(module).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     assert {name for name in names if names.count(name) > 1} == set()

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fmpair.cli import run
+from fmpair.report import figures
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +38,13 @@ def fmpair(capsysbinary, monkeypatch):
         return SimpleNamespace(code=code, out=out.decode(), err=err.decode())
 
     return call
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Reports have no figures, which take longer than all the rest; tests/report draws them."""
+    for name, nothing in (("bars", ()), ("curves", ()), ("view_bars", None), ("tuning", None)):
+        monkeypatch.setattr(figures, name, lambda *_, nothing=nothing: nothing)
 
 
 @pytest.fixture

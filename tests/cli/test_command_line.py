@@ -81,7 +81,8 @@ def test_a_failing_process_has_an_exit_code_and_no_traceback(tmp_path):
 def test_an_interrupt_leaves_nothing_half_written(files, tmp_path):
     target = tmp_path / "m.fmpair"
     target.write_text("the old one")
-    arguments = ["fit", str(files / "events.csv"), "-o", str(target), "--epochs", "1000000"]
+    options = ["--factors", "4", "--epochs", "1000000"]
+    arguments = ["fit", str(files / "events.csv"), "-o", str(target), *options]
     running = subprocess.Popen([*FMPAIR, *arguments], stderr=subprocess.PIPE, text=True)
     while "epoch 3" not in running.stderr.readline():
         time.sleep(0)

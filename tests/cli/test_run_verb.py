@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures")]
 
 FILE = """\
 data: {generate: {users: 20, items: 15, events: 500}}

@@ -90,11 +90,16 @@ def bits(training):
     return b"".join(table.tobytes() for table in training.snapshot())
 
 
+def also(*values):
+    """A combination whose parts other cases have: a kernel more, for `make thorough`."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
 # Of combinations, every two values that can meet do so: all of them would say no more. What
 # makes another kernel (features of either side, a sampler, AdaGrad, triples) costs seconds each.
 @pytest.mark.parametrize(("parts", "blocks", "positives"), [
     ("", 1, "permutation"), ("", 3, "user"), ("c", 1, "bootstrap"), ("c", 3, "permutation"),
-    ("u", 1, "user"), ("u", 3, "bootstrap"), ("a", 1, "permutation"), ("a", 3, "bootstrap"),
+    ("u", 1, "user"), ("u", 3, "bootstrap"), also("a", 1, "permutation"), also("a", 3, "bootstrap"),
     ("cua", 1, "user"), ("cua", 3, "permutation"), ("", 3, "bootstrap"), ("cua", 3, "bootstrap"),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", FAST)
@@ -105,16 +110,16 @@ def test_plain_pairs_are_learned_as_the_reference_learns_them(name, parts, block
 
 
 # How candidates are drawn does not depend on features, but for adaptive ones.
-BARE = [kind for kind in KINDS if not kind.startswith("popularity")]
-WHOLE = [kind for kind in KINDS if not kind.startswith("batch")]
+WHOLE = [kind for kind in KINDS if not kind.startswith(("batch", "popularity"))]
 # A vector is an attribute with more values: what differs is how steps on features are taken.
 VECTORS = [*LOSS, *COSINES, "softmax by adagrad", "adaptive, softmax", "dropout, softmax"]
 
 
 @pytest.mark.parametrize(
     ("kind", "blocks", "parts"),
-    [*((kind, 3, "s") for kind in BARE), *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in
+    [*((kind, 3, "s") for kind in KINDS), *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in
      enumerate(WHOLE)), *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch")),
+     also("popularity", 1, "cuas"), also("popularity, corrected", 3, "cuas"),
      *((kind, 1 + 2 * (n % 2), "cuavs") for n, kind in enumerate(VECTORS))],
 )  # fmt: skip
 @pytest.mark.parametrize("name", FAST)
@@ -126,8 +131,10 @@ def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
 
 
 # Every other kind of settings with features of one side or of both: each is a kernel to compile.
-TRIPLES = [(kind, "cua") for kind in (*LOSS, "dropout, softmax", "softmax by adagrad")]
-TRIPLES += [("softmax", "c"), ("adaptive, softmax", "c"), ("softmax of cosines", "cua")]
+# By AdaGrad they are learned beside histories, below.
+TRIPLES = [(kind, "cua") for kind in (*LOSS, "dropout, softmax")]
+TRIPLES += [("softmax", "c"), ("adaptive, softmax", "c"), ("softmax of cosines", "c")]
+TRIPLES += [also("softmax by adagrad", "cua"), also("softmax of cosines", "cua")]
 
 
 def of_order_three(problem, kind, apart=False, **changes):
@@ -284,7 +291,6 @@ MINIBATCHES = ONCE if "torch" in HERE else []
 # Features come into every other kind: with and without them the same candidates are drawn.
 SIDES = {kind: ("", "cua")[n % 2] for n, kind in enumerate(KINDS)}
 SIDES |= {kind: "" for kind in KINDS if kind not in WHOLE}
-SIDES |= {kind: "cua" for kind in KINDS if kind not in BARE}
 BOTH = ("bpr", "softmax", "softmax by adagrad", "adaptive")
 
 

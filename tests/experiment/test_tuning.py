@@ -110,7 +110,8 @@ def test_a_process_that_is_killed_in_a_trial_changes_no_result(tmp_path):
     results = run(asked, progress=said.append)
     assert (tmp_path / "flag").exists()
     assert len([line for line in said if "retrying it alone" in line]) == 1
-    assert same(results, run(replace(asked, output=replace(asked.output, folder=str(tmp_path)))))
+    whole = replace(asked, run=Running(), output=replace(asked.output, folder=str(tmp_path)))
+    assert same(results, run(whole))
     assert results.trials["error"].null_count() == 6 and results.cells["error"].null_count() == 2
 
 

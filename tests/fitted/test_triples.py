@@ -35,7 +35,8 @@ def data():
 
 def model_of(**options):
     """A model of every role with random tables, far from zero."""
-    model = FMPair(**{"factors": 3, "factors3": 2, "order": 3, "epochs": 1, **options}).fit(data())
+    own = {"factors": 5, "factors3": 3, "order": 3, "epochs": 1, "loss": "bpr"}
+    model = FMPair(**{**own, **options}).fit(data())
     rng = np.random.default_rng(1)
     tables = (rng.normal(0, 0.5, t.shape).astype(np.float32) for t in model.parameters)
     return model.replaced(parameters=Parameters(*tables))
@@ -54,7 +55,7 @@ def parts_of(model, frame, item):
     own = model.item_rows.take(np.array([item]))
     of_query = [p.users[user], *(x * p.query[c] for r in rows for c, x in zip(r.column, r.value))]
     of_item = [p.items[item], *(x * p.features[c] for c, x in zip(own.column, own.value))]
-    return np.array(of_query)[:, 3:], np.array(of_item)[:, 3:]
+    return np.array(of_query)[:, 5:], np.array(of_item)[:, 5:]
 
 
 def anova(vectors):
@@ -69,7 +70,7 @@ def test_the_fold_is_the_textbooks_sum_of_all_triples_between_the_sides(history)
     model, two = model_of(history=history), model_of(history=history)
     p = two.parameters
     for table in (p.users, p.items, p.query, p.features):
-        table[:, 3:] = 0
+        table[:, 5:] = 0
     for item in range(ITEMS):
         pair = query(item=[item])
         ours = model.score(pair)["score"][0] - two.score(pair)["score"][0]
@@ -92,7 +93,7 @@ def test_an_explanation_names_every_triple_and_adds_up_to_the_score(history):
 def test_vectors_are_longer_and_their_product_is_the_score():
     model = model_of(history=0)
     vectors = model.query_vectors(query())
-    assert vectors.shape == (1, 3 + 2 + 2)
+    assert vectors.shape == (1, 5 + 3 + 3)
     products = model.item_vectors @ vectors[0] + model.item_constants
     every = pl.DataFrame({"item": model.item_ids})
     scores = model.score(query().join(every, how="cross"))["score"]
@@ -102,8 +103,8 @@ def test_vectors_are_longer_and_their_product_is_the_score():
 
 
 def test_only_the_fields_named_as_pairs_meet():
-    model = model_of(history=0, pairs=[["user", "daytime"]])
-    assert model.item_vectors.shape == (ITEMS, 3 + 2)  # no two features of an item do
+    model = model_of(history=0, pairs=[["user", "daytime"]], loss="softmax")
+    assert model.item_vectors.shape == (ITEMS, 5 + 3)  # no two features of an item do
     terms = model.explain(2, 5, context={"daytime": "day", "heat": 0.3})
     met = {name for name in terms["query"] if " x " in name}
     assert met == {"user=2 x daytime=day"}

@@ -1,10 +1,11 @@
-"""The Python of the README and of docs/ runs as it is printed, page by page.
+"""The Python of the README and of docs/ runs as it is printed, page by page, with few factors.
 
 The blocks of a page run in order, in one namespace and in one folder. A fence ``python no-run``
 is left alone, and one ``python of LIBRARY`` too where it is not installed (`make bridges`
 installs those that can be had). A fence ``output`` right after a block must be what the block
 prints; figures that training makes stand in a fence ``text``, which is not compared: they may
 differ by machine.
+A model of more than MOST factors is fitted with FACTORS: each number is kernels to compile.
 The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail; in
 tutorials and how-tos they run in their place between the blocks. Pages that start a service are run
 by tests/serve/test_commands.py.
@@ -25,6 +26,7 @@ import pytest
 from fmpair.cli import run
 from fmpair.cli.application import VERBS
 from fmpair.config.document import parse_yaml
+from fmpair.config.read import read
 from fmpair.events.event import Event, Impression
 from fmpair.events.store import open_store
 
@@ -33,6 +35,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 WITH_COMMANDS = ("tutorials", "howto")  # folders of pages whose commands run among the blocks
 SERVING = ("service.md", "shop.md")
+FACTORS, MOST = 8, 16
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 USERS = ("ann", "bob", "cem", "dee", "eve", "fay", "gus", "hal")
@@ -90,6 +93,15 @@ def frames():
     }
 
 
+def of_few_factors(block):
+    """The code of a block in which no model has more than MOST factors."""
+
+    def few(found):
+        return f"factors={FACTORS}" if int(found[1]) > MOST else found[0]
+
+    return re.sub(r"(?<![.\w])factors=(\d+)", few, block.code)
+
+
 def without_trailing_blanks(text):
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
@@ -110,7 +122,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, m
                     assert run(shlex.split(line)[1:]) == 0, line
                 continue
             # Lines are counted from the top of the page, so that an error names the page's line.
-            code = compile("\n" * block.lines_above + block.code, str(page), "exec")
+            code = compile("\n" * block.lines_above + of_few_factors(block), str(page), "exec")
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(code, namespace)
@@ -132,7 +144,17 @@ def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
     keep_events("model.events.db")
     for program, *arguments in lines:
         assert program == "fmpair"
-        assert run(arguments) == 0, arguments
+        assert run([*arguments, *few_factors(arguments)]) == 0, arguments
+
+
+def few_factors(arguments):
+    """More arguments of a command that fits FM-Pair, whose defaults other tests run."""
+    if arguments[:2] == ["run", "experiment.yaml"]:
+        kinds = [model.kind for model in read("experiment.yaml").models]
+        ours = [n for n, kind in enumerate(kinds) if kind == "fm-pair"]
+        return [f"models.{n}.factors={FACTORS}" for n in ours]
+    fits = arguments[0] == "fit" and "--factors" not in arguments
+    return ["--factors", str(FACTORS)] if fits else []
 
 
 def keep_events(path):

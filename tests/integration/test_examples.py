@@ -13,6 +13,7 @@ from fmpair.report.model_comparison import comparison
 
 SMALL = {"factors": 8, "order": 2, "times": "false", "history": 0}
 FEW = {"factors": 8, "epochs": 4}
+TINY = [f"data.generate.{name}" for name in ("users=100", "items=60", "events=2000")]
 
 
 def changed(*numbers, **options):
@@ -22,18 +23,18 @@ def changed(*numbers, **options):
 
 FEWER = {
     "cold_items": changed(2, 3, factors=8),
-    "fields": ["data.generate.events=2000", *changed(0, factors=8, epochs=3)],
-    "beyond_accuracy": changed(3, **SMALL),
+    "fields": [*TINY, *changed(0, factors=8, epochs=3)],
+    "beyond_accuracy": [*TINY, *changed(3, **SMALL)],
     "cross_domain": changed(1, 2, 3, **FEW),
     "noise": [
-        "seeds=[0, 1]", "split.count=2", "models.0.epochs.grid=[2, 4]",
+        *TINY, "seeds=[0, 1]", "split.count=2", "models.0.epochs.grid=[2, 4]",
         "models.0.factors.grid=[4, 8]", "run.workers=1",
         *changed(0, order=2, times="false", history=0),
     ],
     "sampled": changed(2, **SMALL),
-    "tomorrow": changed(2, **SMALL),
+    "tomorrow": [*TINY, *changed(2, **SMALL)],
     "tuning": [
-        *changed(1, 2, epochs=4), "models.1.factors.search=[4, 8]",
+        *TINY, *changed(1, 2, epochs=4), "models.1.factors.search=[4, 8]",
         "models.2.factors.search=[4, 8]", *changed(2, order=2, times="false", history=0),
     ],
 }  # fmt: skip

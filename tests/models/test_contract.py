@@ -17,7 +17,7 @@ IMPERSONAL = ("random", "popularity", "popular-lately", "most-recent", "markov-c
 TIMED = ("popular-lately", "most-recent", "markov-chain", "fpmc", "v-sknn")
 DESCRIBED = ("content-profile", "content-knn")  # need attributes of items
 # Options that make a model quick on tiny data, by the names that models give them.
-QUICK = {"factors": 8, "epochs": 30, "k": 15, "threads": 1}
+QUICK = {"factors": 4, "epochs": 30, "k": 15, "threads": 1}
 
 
 def recipe(kind):

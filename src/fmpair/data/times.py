@@ -126,7 +126,11 @@ def time_form(values: pl.Series) -> str | None:
         return "dates"
     if values.dtype == pl.String:
         sample = _spread(values)
-        parses = len(sample) > 0 and not _parsed(sample).null_count()
+        parses = (
+            len(sample) > 0
+            and bool(sample.str.contains(r"\d").all())  # quick, and most columns end here
+            and not _parsed(sample).null_count()
+        )
         return f"text such as {sample[0]}" if parses else None
     if not values.dtype.is_numeric() or not len(values):
         return None

@@ -278,7 +278,8 @@ def _weights(points, squares):
 def _fill(vectors, place, start, column, value, item, situation, out):
     factors = vectors.shape[1]
     for point in range(len(item)):
-        out[point, :factors] = vectors[item[point]]
+        for c in range(factors):
+            out[point, c] = vectors[item[point], c]
         for e in range(start[situation[point]], start[situation[point] + 1]):
             first = place[column[e]] * factors
             for c in range(factors):

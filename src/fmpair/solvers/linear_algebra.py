@@ -165,30 +165,37 @@ def _apply(vector, entries, column, value, fixed, square, strength, out):
 
 @kernel(fastmath=True)
 def _solve(first, last, start, column, value, fixed, square, strength, steps, moved):
+    """Take steps of conjugate gradients; in loops, which compile sooner than slices."""
     k = moved.shape[1]
     residual, image = np.empty(k, np.float32), np.empty(k, np.float32)
+    direction = np.empty(k, np.float32)
     for row in range(first, last):
         vector, entries = moved[row], (start[row], start[row + 1])
         if entries[0] == entries[1]:
-            vector[:] = 0
+            for a in range(k):
+                vector[a] = 0
             continue
         _apply(vector, entries, column, value, fixed, square, strength[row], image)
-        residual[:] = -image
+        for a in range(k):
+            residual[a] = -image[a]
         for e in range(entries[0], entries[1]):
             other = fixed[column[e]]
             for a in range(k):
                 residual[a] += (1 + value[e]) * other[a]
-        direction = residual.copy()
+        for a in range(k):
+            direction[a] = residual[a]
         length = _dot(residual, residual)
         for _ in range(steps):
             if length < 1e-20:
                 break
             _apply(direction, entries, column, value, fixed, square, strength[row], image)
             step = length / _dot(direction, image)
-            vector += step * direction
-            residual -= step * image
+            for a in range(k):
+                vector[a] += step * direction[a]
+                residual[a] -= step * image[a]
             longer = _dot(residual, residual)
-            direction[:] = residual + (longer / length) * direction
+            for a in range(k):
+                direction[a] = residual[a] + (longer / length) * direction[a]
             length = longer
 
 

@@ -49,7 +49,7 @@ def initial(
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
     length = options.factors or FACTORS
-    _check_factors(options, length + triples)
+    check_factors(options, length + triples)
     check_vectors(rows, length + triples)
     rng = np.random.default_rng([options.seed, 0])
 
@@ -82,7 +82,7 @@ def initial(
     return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
 
 
-def _check_factors(options: FMPairOptions, factors: int) -> None:
+def check_factors(options: FMPairOptions, factors: int) -> None:
     """Refuse more factors than a compiled kernel can have; PyTorch has no such limit."""
     if factors > MAX_FACTORS and resolve_device(options.device) == CPU:
         raise OptionError(

@@ -34,6 +34,7 @@ from fmpair.training.defaults import FACTORS_OF_MANY, factors_of, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
+from fmpair.training.start import check_factors
 
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
@@ -82,6 +83,7 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     options: those of `FMPair`. Every trial uses all users, since a sample would contain too few
     pairs of consecutive items.
     """
+    check_factors(options, options.factors or 0)  # before any trial, which has fewer
     chosen = without_auto(options)
     auto = _AutoOptions(options, data)
     if not (auto.features or auto.regularization):

@@ -28,7 +28,7 @@ OF_LEARNING = (
 @pytest.mark.parametrize("rule", OF_LEARNING)
 def test_fm_pair_by_minibatches_keeps_the_contract_of_models(rule):
     plain = {"history": 0, "times": False, "order": 2}  # what trials decide is another test's
-    ModelContract(lambda: FMPair(factors=8, epochs=15, device="torch", **plain)).check(rule)
+    ModelContract(lambda: FMPair(factors=8, epochs=8, device="torch", **plain)).check(rule)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_rankings_are_those_of_the_cpu_engine_within_noise(world, loss):
     ],
 )  # fmt: skip
 def test_every_option_of_learning_is_one_of_minibatches_too(options):
-    recipe = FMPair(factors=4, epochs=4, order=2, device="torch", **options)
+    recipe = FMPair(factors=4, epochs=2, order=2, device="torch", **options)
     model = recipe.fit(day_and_night())
     assert np.isfinite(model.item_vectors).all()
     again = recipe.fit(day_and_night())
@@ -76,7 +76,7 @@ def test_every_option_of_learning_is_one_of_minibatches_too(options):
 
 
 def test_context_decides_by_minibatches_too():
-    model = FMPair(factors=4, epochs=40, order=2, device="torch").fit(day_and_night())
+    model = FMPair(factors=4, epochs=12, order=2, device="torch").fit(day_and_night())
     found = [
         model.recommend("u0", 1, context={"time": when}, exclude_seen=False)["item"].item()
         for when in ("day", "night")
