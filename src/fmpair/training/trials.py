@@ -30,7 +30,7 @@ from fmpair.features.history_fields import AUTO, HISTORY
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
 from fmpair.training import options as options_module
-from fmpair.training.defaults import FACTORS_OF_MANY, factors_of, n_negatives_of
+from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import train
 from fmpair.training.options import FMPairOptions
@@ -54,10 +54,9 @@ RAMPED = 16  # epochs of a trial with order three, whose regularisation grows ep
 MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
 MIN_USERS = 30  # without so many users there are no trials
 SURE = 2.0  # standard errors by which a short history, the order of events and times must improve
-# The regularisation without a history is found by fits with a quarter of the factors, and with a
-# third of the epochs but steps three times as long. They use all users and negatives: fewer users
-# need more regularisation, fewer negatives less.
-L2_SHARE, L2_PACE = 4, 3
+# The regularisation without a history is found by fits with a third of the epochs and steps three
+# times as long. They use all negatives: with fewer of them, less regularisation is best.
+L2_PACE = 3
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # at most so many times as much or as little
 L2_EVENTS = 1000  # with fewer held-out events, differences of some percent cannot be told
@@ -316,7 +315,7 @@ def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
     trial = replace(
         trial,
         small={
-            "factors": math.ceil(factors_of(options, len(trial.train)) / L2_SHARE),
+            "factors": trial.small["factors"],
             "epochs": math.ceil(options.epochs / L2_PACE),
             "learning_rate": options.learning_rate * L2_PACE,
         },
