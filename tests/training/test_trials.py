@@ -206,20 +206,17 @@ def choices(groups, users=1200, each=10, items=200):
     return pl.DataFrame(rows, schema=["user", "item"], orient="row")
 
 
-def test_clear_tastes_are_regularised_less_and_an_update_keeps_that():
-    frame = choices(groups=10)
+@pytest.mark.parametrize(("groups", "default"), [(10, 0.8), (1, 0.02)])
+def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups, default):
+    l2 = defaults.L2_BY_LOSS["softmax"]._replace(user=default, item=default / 2)
+    monkeypatch.setitem(defaults.L2_BY_LOSS, "softmax", l2)
+    frame = choices(groups)  # clear tastes, or popularity alone
     model = FMPair(factors=16, epochs=9).fit(frame)
     found = model.recipe.regularization
-    assert found["user"] <= 0.15 / trials.L2_STEP
     assert found["item"] == found["user"] / 2
+    ratio = trials.L2_STEP**trials.L2_STEPS
+    assert found["user"] == pytest.approx(default / ratio if default > 0.15 else default * ratio)
     assert model.update(frame.head(5), epochs=1).recipe.regularization == found
-
-
-def test_a_default_that_is_too_weak_for_noise_is_raised(monkeypatch):
-    weak = defaults.L2_BY_LOSS["softmax"]._replace(user=0.02, item=0.01)
-    monkeypatch.setitem(defaults.L2_BY_LOSS, "softmax", weak)
-    model = FMPair(factors=16, epochs=9).fit(choices(groups=1))
-    assert model.recipe.regularization["user"] == pytest.approx(0.02 * trials.L2_STEP**3)
 
 
 @pytest.mark.parametrize(
