@@ -96,7 +96,7 @@ def pack(
     order = np.arange(items, dtype=np.int32) if order is None else order.astype(np.int32)
     start = np.array([0, items]) if start is None else start
     with blas_on(1):  # several threads would wait for each other longer than this takes
-        axes, cells = _axes(vectors), len(start) - 1
+        axes, cells = main_axes(vectors), len(start) - 1
     codes = np.zeros((items, padded(axes.shape[1])), np.int8)
     facts = np.zeros((3, items), np.float32)
     centre, radius = np.zeros((cells, factors), np.float32), np.zeros(cells, np.float32)
@@ -120,7 +120,7 @@ def pack(
     return with_constants(packed, constants)
 
 
-def _axes(vectors: np.ndarray) -> np.ndarray:
+def main_axes(vectors: np.ndarray) -> np.ndarray:
     """Return the mean's direction and those of the largest spread: float64 [factors, columns].
 
     As many columns as leave out little of the spread, and fill the width of the codes.
