@@ -68,7 +68,8 @@ def main() -> None:
     answer = run(path, ways, requests, beside, items > 1_000_000)
     if not whole:
         name = f"{items // 1_000_000}M items by indexes"
-        answer = replace(answer, tables={name: answer.tables["large catalogue"]})
+        services, lists = answer.tables.values()
+        answer = replace(answer, tables={name: services, f"{name} lists": lists})
     print(f"\n{report.text('large catalogue', answer)}")
     if not quick:
         report.write_csv(answer, HERE / "results")

@@ -127,7 +127,7 @@ def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[s
             f"the model cannot be saved: its options, columns and bins take more than {LONGEST:,} "
             f"bytes, or one is a text of more than {LONGEST_TEXT:,} characters"
         )
-    parts = [array.reshape(-1).view(np.uint8) for _, array in ordered if array.size]
+    parts = [array.reshape(-1).view(np.uint8).data for _, array in ordered if array.size]
     hashed = hashlib.sha256(begin)
     for part in parts:
         hashed.update(part)
