@@ -143,7 +143,7 @@ def movielens() -> Recommender:
 
 def bodies(path: Path, name: str) -> list[dict[str, Any]]:
     """Questions of users drawn at random."""
-    ids = load(path).space.users.ids
+    ids = load(path, mapped=True).space.users.ids
     draw = np.random.default_rng(1)
     users = ids.gather(draw.integers(len(ids), size=5_000)).to_list()
     if name != "ML-1M":
@@ -183,8 +183,24 @@ def fmpair_service(
 
 
 @contextmanager
-def peer_service(python: Path, path: Path, workers: int) -> Iterator[str]:
+def peer_service(python: Path, path: Path, workers: int, **settings: str) -> Iterator[str]:
     """The address of the service of FastAPI and implicit, with vectors of the same model."""
+    vectors = vectors_of(path)
+    command = [str(python), "-m", "uvicorn", "implicit_service:app", "--log-level", "warning",
+               "--port", str(PEER_PORT), "--workers", str(workers)]  # fmt: skip
+    own = {"MODEL": str(vectors), "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": "", **settings}
+    process = subprocess.Popen(command, cwd=HERE / "workers", env={**os.environ, **own})
+    try:
+        address = f"http://127.0.0.1:{PEER_PORT}/"
+        _await(f"{address}docs")
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def vectors_of(path: Path) -> Path:
+    """The file of a model's vectors, made once."""
     vectors = path.with_suffix(".npz")
     if not vectors.exists():
         model = load(path)
@@ -197,17 +213,7 @@ def peer_service(python: Path, path: Path, workers: int) -> Iterator[str]:
             user_ids=model.user_ids.astype(str),
             item_ids=model.item_ids.astype(str),
         )
-    command = [str(python), "-m", "uvicorn", "implicit_service:app", "--log-level", "warning",
-               "--port", str(PEER_PORT), "--workers", str(workers)]  # fmt: skip
-    own = {"MODEL": str(vectors), "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": ""}
-    process = subprocess.Popen(command, cwd=HERE / "workers", env={**os.environ, **own})
-    try:
-        address = f"http://127.0.0.1:{PEER_PORT}/"
-        _await(f"{address}docs")
-        yield address
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
+    return vectors
 
 
 def _await(address: str) -> None:

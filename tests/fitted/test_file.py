@@ -14,11 +14,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save as safetensors_bytes
 from safetensors.numpy import save_file
 
 from fmpair import Dataset, Field, FMPair, Popularity, load
 from fmpair.errors import DataError, ModelFileError
 from fmpair.experiment.cell import peak_mb, reset_peak
+from fmpair.fitted import file
 from fmpair.fitted import recipe as option
 from fmpair.testing import day_and_night
 
@@ -72,6 +74,29 @@ def test_a_loaded_model_goes_on_learning_as_the_one_saved(saved):
 def test_saving_again_gives_the_same_bytes(saved, tmp_path):
     load(saved).save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == saved.read_bytes()
+
+
+def test_a_file_has_the_bytes_that_safetensors_writes(tmp_path):
+    kinds = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", "c8"]
+    arrays = {f"b{kind}": np.ones((2, 3), kind)[:, ::2] for kind in kinds}
+    arrays |= {f"\u00e9{kind}": np.ones((size, 2), kind) for size, kind in enumerate(kinds)}
+    header = {"format": file.FORMAT, "sha256": file.BLANK, "text": 'a "b" \u00e9 \\'}
+    file.write(tmp_path / "arrays", arrays, header)
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(header, sort_keys=True)
+    wanted = safetensors_bytes(whole, metadata={"fmpair": text})
+    digest = hashlib.sha256(wanted).hexdigest()
+    wanted = wanted.replace(file.BLANK.encode(), digest.encode(), 1)
+    assert (tmp_path / "arrays").read_bytes() == wanted
+
+
+def test_saving_copies_no_table(tmp_path):
+    table = np.ones((1 << 20, 8))  # 64 MB
+    reset_peak()
+    before = peak_mb()
+    header = {"format": file.FORMAT, "sha256": file.BLANK}
+    file.write(tmp_path / "arrays", {"table": table}, header)
+    assert peak_mb() - before < 32
 
 
 def test_any_number_of_threads_gives_the_same_bytes(tmp_path):

@@ -16,6 +16,7 @@ from fmpair.fitted.recommender import from_factors
 from fmpair.models.classic.neighbours import ItemKNN
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import is_quick, model_card
+from fmpair.training.growth import with_items
 
 USERS, ITEMS, FACTORS = 60, 4_000, 16
 
@@ -189,3 +190,24 @@ def test_a_service_answers_by_the_index_and_its_card_says_so(saved, caplog):
     assert models.reload()
     assert model_card(models.serving()[0]).index is None
     assert "answers without an index" in caplog.text
+
+
+def test_changed_items_keep_index_and_threads_and_give_the_lists_of_a_new_model(is_large):
+    draw = np.random.default_rng(0)
+    items = {"item": range(400), "kind": [f"k{n % 7}" for n in range(400)]}
+    events = {"user": draw.integers(0, 30, 3_000), "item": draw.integers(0, 400, 3_000)}
+    data = Dataset.from_frame(events, items=items)
+    known = FMPair(factors=8, epochs=1, history=0, order=2, times=False).fit(data)
+    large.use_index(known, large.build_index(known, recall=1))
+    known.item_side.threads = 1
+    known.answer(3)
+    ids, kinds = pl.Series([*range(0, 400, 9), 1_000, 1_001]), [f"k{n % 5}" for n in range(47)]
+    changed = with_items(known, ids, pl.DataFrame({"kind": kinds}))
+    assert changed.item_side.index is not None and changed.item_side.threads == 1
+    new = copied(changed)
+    np.testing.assert_array_equal(changed.item_vectors, new.item_vectors)
+    np.testing.assert_array_equal(changed.item_constants, new.item_constants)
+    assert not np.array_equal(known.item_vectors, changed.item_vectors[:400])
+    for user in range(30):
+        mine, theirs = changed.answer(user, n=20), new.answer(user, n=20)
+        assert (mine.items, mine.scores) == (theirs.items, theirs.scores)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,6 +62,43 @@ class ItemSide:
         same = self.space is space and self.parameters is parameters
         return same and self.item_rows is item_rows
 
+    def changed(
+        self, space: FeatureSpace, parameters: Parameters, item_rows: Rows, items: np.ndarray
+    ) -> ItemSide:
+        """Return the arrays of a model in which few items differ, from those computed before.
+
+        items: those with other attributes. Others may have other tables, and new items follow; the
+        tables of features are the same.
+        """
+        side = ItemSide(space, parameters, item_rows)
+        side.threads = self.threads
+        if "_sides" not in self.__dict__:
+            return side
+        new, old, known = parameters, self.parameters, len(self.parameters.items)
+        differs = np.ones(len(new.items), bool)
+        differs[:known] = (new.items[:known] != old.items).any(axis=1)
+        differs[:known] |= new.item_bias[:known] != old.item_bias
+        differs[items] = True
+        few = np.flatnonzero(differs)
+        part = item_sides(new.items[few], new.item_bias[few], item_rows.take(few), new.features,
+                          new.feature_bias, side.triples)  # fmt: skip
+        side._sides = (
+            _with_rows(self.vectors, part[0], few),
+            _with_rows(self.constants, part[1], few),
+        )
+        side._pack_again(self, few)
+        return side
+
+    def _pack_again(self, before: ItemSide, items: np.ndarray) -> None:
+        """Compress these items, and take the rest from the arrays before."""
+        from fmpair.ranking.repacked import repacked
+
+        if "packed" not in before.__dict__ and before.index is None:
+            return
+        self.packed = repacked(before.packed, self.scored, self.constants, items)
+        if before.index is not None:
+            self.index = replace(before.index, packed=self.packed)
+
     @cached_property
     def triples(self) -> Triples | None:
         return triples_of(self.space)
@@ -112,6 +149,15 @@ class ItemSide:
         within = None if history.within is None else duration(history.within)
         features = self.space.earlier_items(self.item_rows)
         return PastItems(history_weights(history), features, within)
+
+
+def _with_rows(table: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return a table with other rows at these numbers, of which those after its last are all."""
+    size = max(len(table), int(numbers.max(initial=-1)) + 1)
+    out = np.empty((size, *table.shape[1:]), table.dtype)
+    out[: len(table)] = table
+    out[numbers] = rows
+    return out
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from safetensors import numpy as safetensors
 
 from fmpair.data.event_types import EventWeights
 from fmpair.data.vocabulary import Vocabulary
@@ -33,10 +32,11 @@ from fmpair.features.encoder import Encoder
 from fmpair.features.field import field_from
 from fmpair.features.history_fields import HISTORY, history_field
 from fmpair.features.space import pairs_from
-from fmpair.files import write_atomically
+from fmpair.files import atomic_path
 from fmpair.fitted.file_checks import (
     LONGEST,
     LONGEST_TEXT,
+    STORED,
     Place,
     check_header,
     header_of,
@@ -111,17 +111,46 @@ def save(saved: Saved, path: str | Path) -> None:
 
 
 def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
-    """Write arrays and a header with "format" and a blank "sha256", which is filled in."""
+    """Write arrays and a header with "format" and a blank "sha256", which is filled in.
+
+    The arrays are written as they are: safetensors would copy them, and a large model takes half
+    of the memory.
+    """
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    content = safetensors.save(arrays, metadata={"fmpair": text})
-    if header_of(content) is None:  # it could not be loaded again
+    kinds = {np.dtype(kind): name for name, kind in STORED.items()}
+    places = {kind: place for place, kind in enumerate(kinds)}
+    ordered = sorted(arrays.items(), key=lambda pair: (places[pair[1].dtype], pair[0]))
+    begin = _beginning(dict(ordered), text, kinds)
+    if header_of(begin) is None:  # it could not be loaded again
         raise ModelFileError(
             f"the model cannot be saved: its options, columns and bins take more than {LONGEST:,} "
             f"bytes, or one is a text of more than {LONGEST_TEXT:,} characters"
         )
-    digest = hashlib.sha256(content).hexdigest()
-    write_atomically(path, content.replace(BLANK.encode(), digest.encode(), 1))
+    parts = [array.reshape(-1).view(np.uint8).data for _, array in ordered if array.size]
+    hashed = hashlib.sha256(begin)
+    for part in parts:
+        hashed.update(part)
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(begin.replace(BLANK.encode(), hashed.hexdigest().encode(), 1))
+        for part in parts:
+            file.write(part)
+
+
+def _beginning(arrays: Mapping[str, np.ndarray], text: str, kinds: Mapping[np.dtype, str]) -> bytes:
+    """Return what a file of safetensors begins with, up to its first array.
+
+    text: its metadata; kinds: the names of types.
+    """
+    entries: dict[str, Any] = {"__metadata__": {"fmpair": text}}
+    start = 0
+    for name, array in arrays.items():
+        place = [start, start + array.nbytes]
+        entries[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": place}
+        start += array.nbytes
+    json_text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    json_text += b" " * (-len(json_text) % 8)
+    return len(json_text).to_bytes(8, "little") + json_text
 
 
 def read(path: str | Path, mapped: bool = False) -> Saved:

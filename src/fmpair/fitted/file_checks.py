@@ -207,13 +207,9 @@ MAX_NESTED = 100_000  # lists and mappings, of which a few bytes make many
 DEEPEST = 32
 LONGEST_TEXT = 1 << 16  # characters; searching longer ones for a similar name is slow
 SHA256 = 64  # digits
-STORED = {  # types of arrays, by their names in safetensors
-    **{f"F{bits}": f"f{bits // 8}" for bits in (16, 32, 64)},
-    **{f"I{bits}": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
-    "BOOL": "?",
-    "C64": "c8",
-}
+# Types of arrays, by their names in safetensors and in the order it writes them.
+TYPES = "U64 u8 I64 i8 F64 f8 C64 c8 F32 f4 U32 u4 I32 i4 F16 f2 U16 u2 I16 i2 I8 i1 U8 u1 BOOL ?"
+STORED = dict(zip(TYPES.split()[::2], TYPES.split()[1::2]))
 ROLES = ("user", "context", "item")
 FITTED = ("Recommender", "Ranker")
 LARGEST_NUMBER, MIN_NUMBER = 1e39, 1e-250  # of the parameters of fields

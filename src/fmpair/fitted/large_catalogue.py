@@ -21,7 +21,7 @@ from fmpair.fitted import file
 from fmpair.fitted.file_checks import FLOAT32, FLOAT64, Numbers, Places, Starts, Table, check
 from fmpair.fitted.question import query_frame
 from fmpair.fitted.top_items import Best
-from fmpair.threads import all_threads
+from fmpair.threads import all_threads, blas_on, side_by_side
 
 if TYPE_CHECKING:
     from fmpair.fitted.rules import BoundRules
@@ -41,7 +41,8 @@ RECALL = 0.99  # by default
 STORED = ("axes", "codes", "facts", "order", "start", "centre", "radius")
 CELL_SAMPLE = 64  # items per cell that the centres are fitted to
 CELL_ROUNDS = 8  # of k-means
-POINTS_AT_ONCE = 1 << 14  # items that are compared with all centres at a time
+POINTS_AT_ONCE = 1 << 16  # items whose cells a thread finds at a time
+COMPARED_AT_ONCE = 1 << 9  # of these with all centres, so that what is compared stays in cache
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,6 @@ def build_index(model: Any, recall: float = RECALL, checksum: str = "", seed: in
 
     recall: what is wanted, from 0.5 to 1; 1 makes every list exact. checksum: of the model's file.
     """
-    from fmpair.fitted.large_catalogue import cells
     from fmpair.ranking.compressed import pack
 
     _check_vectors(model)
@@ -331,35 +331,46 @@ def cells(
     """Return items in the order of their cells, int32 [items], and the cells' starts [count + 1].
 
     An item is compared by its vector, float32 [items, factors], and its constant as one dimension
-    more, so that a cell holds items of similar scores for any query.
+    more, so that a cell holds items of similar scores for any query. Of the vector, the axes that
+    hold most of the spread suffice: the time grows with the items, the cells and the axes.
     """
+    from fmpair.ranking.compressed import main_axes
+
+    axes = main_axes(vectors).astype(np.float32)
     draw = np.random.default_rng(seed)
     size = min(len(vectors), count * CELL_SAMPLE)
-    sample = _points(vectors, constants, np.sort(draw.permutation(len(vectors))[:size]))
-    centres = sample[draw.permutation(size)[:count]]
+    chosen = np.sort(draw.permutation(len(vectors))[:size])
+    sample = _points(vectors[chosen], constants[chosen], axes)
+    centres = sample[draw.permutation(size)[:count], :-1]
     for _ in range(CELL_ROUNDS):
-        own = _nearest(sample, centres)
-        centres = _means(sample, own, centres, draw)
+        centres = _means(sample, _nearest(sample, centres), centres, draw)
     cell = np.empty(len(vectors), np.int32)
-    for first in range(0, len(vectors), POINTS_AT_ONCE):
+
+    def place(first: int) -> None:
         part = slice(first, first + POINTS_AT_ONCE)
-        cell[part] = _nearest(_points(vectors, constants, part), centres)
+        cell[part] = _nearest(_points(vectors[part], constants[part], axes), centres)
+
+    with blas_on(1):  # a thread for each part, which also does what BLAS does not
+        side_by_side(place, range(0, len(vectors), POINTS_AT_ONCE), None)
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=len(centres)))])
     return np.argsort(cell, kind="stable").astype(np.int32), start.astype(np.int64)
 
 
-def _points(vectors: np.ndarray, constants: np.ndarray, part: np.ndarray | slice) -> np.ndarray:
-    """Return float32 [items, factors + 1]."""
-    return np.column_stack([vectors[part], constants[part]]).astype(np.float32, copy=False)
+def _points(vectors: np.ndarray, constants: np.ndarray, axes: np.ndarray) -> np.ndarray:
+    """Return float32 [items, axes + 2]: places, constants, and ones."""
+    points = np.ones((len(vectors), axes.shape[1] + 2), np.float32)
+    points[:, :-2], points[:, -2] = vectors @ axes, constants
+    return points
 
 
 def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """Return the nearest centre of each point."""
     half = np.einsum("cf,cf->c", centres, centres) / 2
+    by_centre = np.ascontiguousarray(np.column_stack([centres, -half]).T)
     out = np.empty(len(points), np.int64)
-    for first in range(0, len(points), POINTS_AT_ONCE):
-        part = slice(first, first + POINTS_AT_ONCE)
-        out[part] = np.argmax(points[part] @ centres.T - half, axis=1)
+    for first in range(0, len(points), COMPARED_AT_ONCE):
+        part = slice(first, first + COMPARED_AT_ONCE)
+        np.argmax(points[part] @ by_centre, axis=1, out=out[part])
     return out
 
 
@@ -369,7 +380,7 @@ def _means(
     """Return the mean of each cell's points; an empty cell starts again at a point."""
     size = np.bincount(cell, minlength=len(centres))
     filled, start = np.flatnonzero(size), np.cumsum(size) - size
-    out = points[draw.integers(len(points), size=len(centres))]
-    sums = np.add.reduceat(points[np.argsort(cell, kind="stable")], start[filled], axis=0)
-    out[filled] = sums / size[filled, None]
+    out = points[draw.integers(len(points), size=len(centres)), :-1]
+    ordered = points[np.argsort(cell, kind="stable"), :-1]
+    out[filled] = np.add.reduceat(ordered, start[filled], axis=0) / size[filled, None]
     return out

@@ -159,6 +159,9 @@ def rules_of(
             f"{named('rules')} must be Rules, as fmpair.config.read_rules returns them "
             f"by name, not {rules!r}"
         )
+    options = (where, limit, boost, diversity, exclude_shown, rules)
+    if all(option is None for option in options):  # as in most questions
+        return None
     given = Rules(
         _conditions(where),
         tuple(_limits(limit)),

@@ -96,7 +96,7 @@ def pack(
     order = np.arange(items, dtype=np.int32) if order is None else order.astype(np.int32)
     start = np.array([0, items]) if start is None else start
     with blas_on(1):  # several threads would wait for each other longer than this takes
-        axes, cells = _axes(vectors), len(start) - 1
+        axes, cells = main_axes(vectors), len(start) - 1
     codes = np.zeros((items, padded(axes.shape[1])), np.int8)
     facts = np.zeros((3, items), np.float32)
     centre, radius = np.zeros((cells, factors), np.float32), np.zeros(cells, np.float32)
@@ -105,8 +105,8 @@ def pack(
         part = slice(first, min(first + PACKED_AT_ONCE, items))
         exact = vectors[order[part]].astype(np.float64)
         turned = exact @ axes
-        facts[1, part], facts[2, part] = _lengths(exact, turned)
-        _pack(turned, first, codes, facts)
+        facts[1, part], facts[2, part] = lengths(exact, turned)
+        write_codes(turned, first, codes, facts)
 
     side_by_side(work, range(0, items, PACKED_AT_ONCE), None)
     if cells > 1:
@@ -120,7 +120,7 @@ def pack(
     return with_constants(packed, constants)
 
 
-def _axes(vectors: np.ndarray) -> np.ndarray:
+def main_axes(vectors: np.ndarray) -> np.ndarray:
     """Return the mean's direction and those of the largest spread: float64 [factors, columns].
 
     As many columns as leave out little of the spread, and fill the width of the codes.
@@ -140,7 +140,7 @@ def _axes(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(axes)  # as it is read from a file: kernels are compiled for one
 
 
-def _lengths(exact: np.ndarray, turned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def lengths(exact: np.ndarray, turned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds of the lengths of vectors and of what is off the axes, float64 [rows].
 
     exact: float64 [rows, factors], turned: the same on the axes.
@@ -235,7 +235,7 @@ def asked(queries: np.ndarray, packed: Packed, hidden: Rows) -> Asked:
     code = np.clip(np.rint(turned / whole), -LARGEST, LARGEST) * (scale > 0)[:, None]
     codes = np.zeros((len(vector), packed.codes.shape[1]), np.int8)
     codes[:, :columns] = code
-    length, off = _lengths(exact, turned)
+    length, off = lengths(exact, turned)
     rest = np.linalg.norm(turned - code * whole, axis=1) * (1 + 1e-6) + ROUNDING * length
     half = np.linalg.norm(code * whole, axis=1) * np.sqrt(columns) / 2 * (1 + 1e-5)
     term = 2.0**-20 * packed.size + SMALLEST * np.sqrt(columns) * length + TINY
@@ -258,7 +258,7 @@ def _lists(parts: int, queries: int, n: int) -> Lists:
 
 
 @kernel
-def _pack(turned, first, codes, facts):
+def write_codes(turned, first, codes, facts):
     """Write codes and scales of rows from `first` on; turned: float64 [rows, columns]."""
     for row in range(len(turned)):
         peak = 0.0

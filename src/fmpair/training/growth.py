@@ -90,7 +90,10 @@ def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> 
         times = np.pad(model.item_counts, (0, new))
         grown = place_new(grown, rows, space.item.content(rows), times, triples_of(space))
     user_rows = _with_columns(model.user_rows, _moved(old.query, space.query))
-    return model.replaced(space=space, parameters=grown, item_rows=rows, user_rows=user_rows)
+    side = model.item_side.changed(space, grown, rows, items.numbers(ids))
+    return model.replaced(
+        space=space, parameters=grown, item_rows=rows, user_rows=user_rows, item_side=side
+    )
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
