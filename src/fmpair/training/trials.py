@@ -53,9 +53,7 @@ MIN_EPOCHS, MAX_EPOCHS = 4, 16  # of a trial
 RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
 MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
 MIN_USERS = 30  # without so many users there are no trials
-# Standard errors by which a short history, the order of events, times and another regularisation
-# must improve.
-SURE = 2.0
+SURE = 2.0  # standard errors by which a short history, the order of events and times must improve
 # The regularisation without a history is found by fits with a third of the epochs and steps three
 # times as long. They use all negatives: with fewer of them, less regularisation is best.
 L2_PACE = 3
@@ -328,7 +326,7 @@ def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
         for step in range(1, L2_STEPS + 1):
             scaled = {name: value * ratio**step for name, value in usual.items()}
             tried = trial.choice(options, regularization=scaled)
-            if not tried.better_than(best, SURE):
+            if not tried.better_than(best):
                 break
             best, times = tried, ratio**step
         if times != 1:
