@@ -11,7 +11,8 @@ fields with commas between, of the set (SETS). users: MovieLens 1M, all events o
 users held out, ranked by age, gender and occupation. cost: processor seconds and memory of a whole
 fit in this process; SET may be `generated`: 100,000 items, FIELDS `ids` or `text` (384 dimensions).
 
-FMPair() has its defaults, but no history, times or order three, for which it would make trials.
+FMPair() has its defaults, but no history, times or order three, for which it would make more
+trials.
 Results are appended to a file, a line per fit; `tables` prints the means over seeds.
 """
 
