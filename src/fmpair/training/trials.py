@@ -53,7 +53,8 @@ MIN_EPOCHS, MAX_EPOCHS = 4, 16  # of a trial
 RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
 MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
 MIN_USERS = 30  # without so many users there are no trials
-SURE = 2.0  # standard errors by which a short history, the order of events and times must improve
+SURE = 2.0  # standard errors by which the order of events and times must improve
+DROPOUT = 0.5  # of fits that compare a long history with a short one; full fits use dropout too
 # The regularisation without a history is found by fits with a third of the epochs and steps three
 # times as long. They use all negatives: with fewer of them, less regularisation is best.
 L2_PACE = 3
@@ -261,19 +262,27 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
 
     A history is used if it ranks better than no history, and also better than the same history in
     random order. The second condition is needed because a small fit learns faster from histories
-    than from user ids, even if the order of events carries no information. The short history must
-    be better than the long one by SURE standard errors, since the long one gains more from the
-    factors and the dropout of a full fit.
+    than from user ids, even if the order of events carries no information.
     """
     PROGRESS.info("history: trying whether the last %d items help ...", LAST)
-    histories = [{"last": LAST, "fade": fade} for fade in FADES]
-    long, short = (trial.choice(none.options, history=history) for history in histories)
-    best = short if short.better_than(long, SURE) else long
+    best = trial.choice(none.options, history=_history(none.options, trial))
     helps = best.better_than(none)
     helps = helps and best.better_than(trial.out_of_order(best.options), SURE)
     hint = "" if helps else Notice(f"; set {named(HISTORY, LAST)} to force it")
     _report("history", f"the last {LAST} items", (helps, best, none), hint)
     return best if helps else none
+
+
+def _history(options: FMPairOptions, trial: _Trial) -> dict[str, float]:
+    """Return the long history, or the short one if it ranks better.
+
+    Without dropout small fits overfit long histories, which full fits do not.
+    """
+    if options.loss == "softmax" and options.temperature is None:
+        trial = replace(trial, small={**trial.small, "dropout": DROPOUT})
+    histories = [{"last": LAST, "fade": fade} for fade in FADES]
+    long, short = (trial.choice(options, history=history) for history in histories)
+    return histories[short.better_than(long, 0.0)]
 
 
 def _with_times(without: _Choice, trial: _Trial, since: bool) -> _Choice:
