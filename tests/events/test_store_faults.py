@@ -92,6 +92,29 @@ def test_a_full_disk_is_told_and_with_room_again_events_are_kept(tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
+OPEN_MANY = """
+import sys, time
+from pathlib import Path
+from fmpair.events.sqlite import SQLite
+begin = float(sys.stdin.readline())
+for number in range(200):
+    time.sleep(max(0, begin + number * 0.01 - time.time()))
+    SQLite(Path({folder!r}) / f"{{number}}.db").close()
+"""
+
+
+def test_processes_that_create_a_store_at_the_same_time_all_open_it(tmp_path):
+    code = [sys.executable, "-c", OPEN_MANY.format(folder=str(tmp_path))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = dict.fromkeys(("stdin", "stderr"), subprocess.PIPE)
+    workers = [subprocess.Popen(code, text=True, env=environment, **pipes) for _ in range(3)]
+    begin = str(time.time() + 1)
+    for worker in workers:
+        worker.stdin.write(f"{begin}\n")
+        worker.stdin.flush()
+    assert [worker.communicate()[1] for worker in workers] == ["", "", ""]
+
+
 def test_a_file_that_was_removed_is_told_and_nothing_is_kept_for_nobody(tmp_path):
     path = tmp_path / "events.db"
     store = open_store(path)

@@ -250,22 +250,27 @@ class SQLite:
                 )
             if version < 1 and (tables or not make):
                 raise DataError(f"{shown(self.path)} is not an event store")
-            connection.execute("PRAGMA journal_mode = WAL")
-            if version == FORMAT:
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            if (version, mode) == (FORMAT, "wal"):
                 return
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                version, _ = connection.execute(STATE).fetchone()  # of another process, by now
-                for since, columns in NEW_COLUMNS.items():
-                    for column in columns if 0 < version < since else ():
-                        connection.execute(f"ALTER TABLE events ADD COLUMN {column}")
-                for change in TABLES.split(";")[:-1]:
-                    connection.execute(change)
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
+            with self._turn():  # SQLite does not wait when two processes switch to WAL
+                connection.execute("PRAGMA journal_mode = WAL")
+                self._create_tables(connection)
         with suppress(OSError):  # not every system opens folders
             folder = os.open(self.path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
+
+    def _create_tables(self, connection: sqlite3.Connection) -> None:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            version, _ = connection.execute(STATE).fetchone()  # of another process, by now
+            for since, columns in NEW_COLUMNS.items():
+                for column in columns if 0 < version < since else ():
+                    connection.execute(f"ALTER TABLE events ADD COLUMN {column}")
+            for change in TABLES.split(";")[:-1]:
+                connection.execute(change)
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
