@@ -227,14 +227,28 @@ def test_the_wrong_number_of_names_is_an_error(tmp_path):
         read_delimited(path, separator="")
 
 
-def test_numbers_with_a_decimal_comma_stay_text_and_are_named(tmp_path):
+def test_numbers_with_a_decimal_comma_become_numbers_and_are_named(tmp_path):
     path = tmp_path / "prices.csv"
-    path.write_text("user;item;price\n1;2;3,50\n1;3;1.234,5\n2;3;7\n")
-    with pytest.warns(
-        Notice, match=r"column 'price' has .* such as '3,50', .* write 3\.50 to"
-    ) as w:
+    path.write_text("user;item;price\n1;2;3,50\n1;3;1.234,5\n2;3;7\n2;4;\n3;4;-0,5\n")
+    expected = "column 'price' has .* such as '3,50', and is read as numbers: 3,50 is 3.50$"
+    with pytest.warns(Notice, match=expected) as notices:
         frame = read_delimited(path)
-    assert frame["price"].dtype == pl.String and len(w) == 1
+    assert frame["price"].to_list() == [3.5, 1234.5, 7.0, None, -0.5] and len(notices) == 1
+
+
+@pytest.mark.parametrize("prices", [["1,234", "5,678", "12"], ["3,50", "4,99"] * 9 + ["ask us"]])
+def test_commas_that_may_mean_something_else_stay_text_and_are_named(tmp_path, prices):
+    path = tmp_path / "prices.csv"
+    path.write_text("user;item;price\n" + "".join(f"1;2;{price}\n" for price in prices))
+    with pytest.warns(Notice, match=r"is read as text: write \d+\.\d+ to get numbers$"):
+        frame = read_delimited(path)
+    assert frame["price"].to_list() == prices
+
+
+def test_ids_with_commas_stay_as_they_are(tmp_path):
+    path = tmp_path / "ids.csv"
+    path.write_text("user;item\n1;3,5\n2;4,25\n")
+    assert read_delimited(path)["item"].to_list() == ["3,5", "4,25"]
 
 
 @pytest.mark.parametrize("values", [["a,b", "c,d"], ["1,2,3", "4,5"], ["7", "8", "9", "3,5"], [""]])

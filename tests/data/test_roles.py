@@ -13,6 +13,8 @@ from fmpair.errors import DataError
         (["userId", "itemId"], "userId", "itemId"),
         (["USER_ID", "Item-ID", "x"], "USER_ID", "Item-ID"),
         (["customer", "product_id"], "customer", "product_id"),
+        (["Article No.", "Customer #", "Customer No"], "Customer #", "Article No."),
+        (["item_code", "account_number", "sku"], "account_number", "sku"),
     ],
 )
 def test_usual_names_are_recognised(columns, user, item):

@@ -269,10 +269,10 @@ def _models(findings: Findings) -> list[str]:
         *(f"  - {kind}   # {why}" for kind, why in baselines(findings).items()),
     ]
     plain, timed = not findings.data.context, findings.moments is not None
-    model, factors = "  - kind: fm-pair", "    factors: 32"
+    model = "  - kind: fm-pair"
     if not plain:
-        lines += [model, "    name: FM-Pair without context", factors, "    context: []"]
-    lines += [model, f"    name: FM-Pair{' with context' * (not plain)}", factors]
+        lines += [model, "    name: FM-Pair without context", "    context: []"]
+    lines += [model, f"    name: FM-Pair{' with context' * (not plain)}"]
     lines += ["    times: false   # compared with the model with time below"] * timed
     if not plain:
         lines += [
@@ -283,6 +283,7 @@ def _models(findings: Findings) -> list[str]:
         levels = _list(findings.event_types)
         lines.append(f"    # levels: {levels}   # later event types rank above earlier ones")
     lines += [
+        "    # factors: 32   # faster; by default 128 or more, which usually rank better",
         "    # tune: 5m   # search for better options on the validation set (docs/tuning.md)",
         "    # learning_rate: {search: {low: 0.02, high: 0.3, log: true}}   # with tune below",
         "    # stop: 5   # early stopping: patience in epochs, on the validation set",
@@ -318,7 +319,6 @@ def _with_time(findings: Findings) -> list[str]:
         "  # zone: Europe/Berlin after parts for others. Remove this model if it is no better.",
         "  - kind: fm-pair",
         f"    name: FM-Pair with {'context and ' * bool(findings.data.context)}time",
-        "    factors: 32",
         f"    fields: {{timestamp: {{kind: time, parts: {_list(parts)}}}}}",
     ]
 

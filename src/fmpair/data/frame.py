@@ -19,6 +19,7 @@ KINDS = ("polars", "pandas", "pyarrow")
 INEXACT = r"^[+-]?(0\d|\d{16})"
 # Numbers with a decimal comma: 3,50 and 1.234,5, among them perhaps 3.
 WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
+THOUSANDS = r",\d{3}$"  # 1,234 may also be a thousand
 # An amount, with the sign of a currency before or after it: $1,234.50, -€3, 12 £.
 AMOUNT = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 CURRENCIES = "$€£¥₹"
@@ -111,6 +112,19 @@ def decimal_commas(values: pl.Series) -> str | None:
     numbers = int(known.str.contains(WITH_COMMA).sum())
     nearly_all = numbers >= NEARLY_ALL * len(known) and 2 * len(commas) >= len(known)
     return commas[0] if len(commas) and nearly_all else None
+
+
+def without_commas(values: pl.Series) -> pl.Series | None:
+    """Return numbers with a decimal comma as floats; None if some value may be something else.
+
+    If every comma is followed by three digits, they may be thousands, and None is returned.
+    """
+    known = values.drop_nulls()
+    commas = known.filter(known.str.contains(",", literal=True))
+    if not known.str.contains(WITH_COMMA).all() or commas.str.contains(THOUSANDS).all():
+        return None
+    point = values.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    return point.cast(pl.Float64)
 
 
 def id_columns(columns: Sequence[str], given: Sequence[str] = ()) -> list[str]:

@@ -37,11 +37,18 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
 }
 IDS = ("user", "item")
+# Ids by another word than id: `Customer No`, `product_code`. They come after all other names.
+NUMBERED = {
+    "user": ("user", "customer", "client", "member", "account", "buyer", "visitor"),
+    "item": ("item", "product", "article", "sku"),
+}
+NUMBER_WORDS = ("no", "nr", "number", "num", "code", "key")
 # Columns of events beside ids and context; every Dataset uses these names.
 STANDARD = ("rating", "weight", "timestamp", "domain", "session", "event_type")
 SURE_EVENT_TYPE = re.compile(r"(type|name)$")  # `event` needs known event types as values too
 BY_CONTENT = ("session", "event_type")  # roles that need more than a name
 MISSING = ("drop", "error")
+SIGNS = str.maketrans("", "", "_- .#")  # that a name may have or not: user_id, User ID, Customer No.
 
 
 def name_list(names: Sequence[str]) -> list[str]:
@@ -57,6 +64,7 @@ def find_column(role: str, columns: Sequence[str], given: str | None) -> str | N
         return given
     by_plain = {_plain(name): name for name in reversed(columns)}
     aliases = [_plain(alias) for alias in ALIASES[role]]
+    aliases += [noun + word for noun in NUMBERED.get(role, ()) for word in NUMBER_WORDS]
     column = next((by_plain[alias] for alias in aliases if alias in by_plain), None)
     if column is not None or role not in IDS:
         return column
@@ -89,7 +97,7 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+    return name.lower().translate(SIGNS)
 
 
 def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import polars as pl
 
 from fmpair.checks import one_of
 from fmpair.data.formats.source import Contents, check_table, read_text, reason
-from fmpair.data.frame import decimal_commas, id_columns, with_types
+from fmpair.data.frame import decimal_commas, id_columns, with_types, without_commas
 from fmpair.errors import DataError, OptionError, listing, named, notice, unknown
 
 SEPARATORS = (",", "\t", ";", "|", "::")
@@ -41,6 +41,8 @@ def read_delimited(
 ) -> pl.DataFrame:
     """Read a delimited file as a frame; ``7`` becomes a number, ``007`` stays text.
 
+    Columns of numbers with a decimal comma, such as ``3,50``, become numbers too.
+
     separator: by default guessed among comma, tab, ; | and ::.
     columns: column names that replace those of the header.
     nulls: texts that mean missing; an empty cell always does.
@@ -58,9 +60,7 @@ def read_delimited(
     frame = parse(nulls)
     keys = id_columns(frame.columns, ids)
     _report_null_ids(frame.select(n for n in frame.columns if n in keys), text, nulls, parse)
-    typed = with_types(frame, keys)
-    _report_decimal_commas(typed)
-    return typed
+    return _with_decimal_points(with_types(frame, keys), keys)
 
 
 def _report_null_ids(
@@ -86,15 +86,22 @@ def _report_null_ids(
                 )
 
 
-def _report_decimal_commas(frame: pl.DataFrame) -> None:
+def _with_decimal_points(frame: pl.DataFrame, ids: Collection[str]) -> pl.DataFrame:
+    """Return columns of numbers with a decimal comma as floats, and report them."""
     for column in frame.iter_columns():
-        example = decimal_commas(column)
-        if example is not None:
-            point = example.replace(".", "").replace(",", ".")
-            notice(
-                f"column {column.name!r} has numbers with a decimal comma, such as {example!r}, "
-                f"and is read as text: write {point} to get numbers"
-            )
+        example = None if column.name in ids else decimal_commas(column)
+        if example is None:
+            continue
+        point = example.replace(".", "").replace(",", ".")
+        numbers = without_commas(column)
+        taken = "text: write" if numbers is None else "numbers:"
+        meaning = f"{point} to get numbers" if numbers is None else f"{example} is {point}"
+        notice(
+            f"column {column.name!r} has numbers with a decimal comma, such as {example!r}, "
+            f"and is read as {taken} {meaning}"
+        )
+        frame = frame if numbers is None else frame.with_columns(numbers)
+    return frame
 
 
 def read_columns(
