@@ -149,7 +149,7 @@ def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
 
 def few_factors(arguments):
     """More arguments of a command that fits FM-Pair, whose defaults other tests run."""
-    if arguments[:2] == ["run", "experiment.yaml"]:
+    if arguments[0] in ("run", "estimate") and arguments[1] == "experiment.yaml":
         kinds = [model.kind for model in read("experiment.yaml").models]
         ours = [n for n, kind in enumerate(kinds) if kind == "fm-pair"]
         return [f"models.{n}.factors={FACTORS}" for n in ours]
