@@ -92,9 +92,7 @@ def test_prices_with_a_decimal_comma_are_taken_as_those_with_a_point(fmpair, sho
     comma = pl.col("price").cast(pl.String).str.replace(".", ",", literal=True)
     pl.read_csv(shop).with_columns(comma).write_csv("comma.csv", separator=";")
     result = fmpair("fit", "comma.csv", "--dry-run")
-    assert re.search(
-        r"'(\d+),(\d+)', and is read as numbers: \1,\2 is \1\.\2$", result.err, re.M
-    )
+    assert re.search(r"'(\d+),(\d+)', and is read as numbers: \1,\2 is \1\.\2$", result.err, re.M)
     assert result.out == fmpair("fit", str(shop), "--dry-run").out
 
 

@@ -48,7 +48,7 @@ STANDARD = ("rating", "weight", "timestamp", "domain", "session", "event_type")
 SURE_EVENT_TYPE = re.compile(r"(type|name)$")  # `event` needs known event types as values too
 BY_CONTENT = ("session", "event_type")  # roles that need more than a name
 MISSING = ("drop", "error")
-SIGNS = str.maketrans("", "", "_- .#")  # that a name may have or not: user_id, User ID, Customer No.
+SIGNS = str.maketrans("", "", "_- .#")  # do not matter in names: user_id, User ID
 
 
 def name_list(names: Sequence[str]) -> list[str]:
