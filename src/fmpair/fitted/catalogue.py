@@ -82,7 +82,7 @@ class Catalogue:
         result = self._cache.get(key)
         if result is None:
             limit = max(min(MAX_CACHED, CELLS_CACHED // max(len(self), 1)), MIN_CACHED)
-            while len(self._cache) >= limit:
-                self._cache.pop(next(iter(self._cache)), None)
+            for oldest in list(self._cache)[: max(len(self._cache) - limit + 1, 0)]:
+                self._cache.pop(oldest, None)  # another thread may have done so
             result = self._cache[key] = make()
         return result

@@ -76,7 +76,8 @@ class RequestBatcher:
             while self._waiting:
                 model = self._waiting[0][0]
                 batch = [entry for entry in self._waiting if entry[0] is model][:MAX_BATCH]
-                self._waiting = [entry for entry in self._waiting if entry not in batch]
+                taken = {future for _, _, future in batch}  # models cannot be compared
+                self._waiting = [entry for entry in self._waiting if entry[2] not in taken]
                 questions = [question for _, question, _ in batch]
                 work = loop.run_in_executor(self._thread, _each_answered, model, questions)
                 for (_, _, future), answer in zip(batch, await work):

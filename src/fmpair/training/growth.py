@@ -91,9 +91,11 @@ def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> 
         grown = place_new(grown, rows, space.item.content(rows), times, triples_of(space))
     user_rows = _with_columns(model.user_rows, _moved(old.query, space.query))
     side = model.item_side.changed(space, grown, rows, items.numbers(ids))
-    return model.replaced(
-        space=space, parameters=grown, item_rows=rows, user_rows=user_rows, item_side=side
-    )
+    live = model.live
+    if live is not None:  # events of new items must not reach who still asks the old model
+        live = replace(live, seen=dict(live.seen), recent=dict(live.recent))
+    parts = {"space": space, "parameters": grown, "item_rows": rows, "user_rows": user_rows}
+    return model.replaced(**parts, item_side=side, live=live)
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
