@@ -11,7 +11,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fmpair.errors import MachineError, UnknownError
-from fmpair.events.event import Event, Id, Impression, ItemChange, context_json, merged_changes
+from fmpair.events.event import (
+    Event,
+    Id,
+    Impression,
+    ItemChange,
+    StoredItem,
+    context_json,
+    merged_changes,
+)
 
 try:
     import psycopg
@@ -175,14 +183,14 @@ class Postgres:
     def items(self, after: int, limit: int) -> list[tuple]:
         return self._read(ITEMS, after, limit)
 
-    def put_items(self, changes: Sequence[ItemChange]) -> int:
+    def put_items(self, changes: Sequence[ItemChange], texts: Sequence[str]) -> int:
         with self._translated(), self._connect() as connection:
             connection.execute(DURABLE)
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             keys = [change.key for change in changes]
             known: dict[str, str] = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
             (last,) = connection.execute(LAST_CHANGE).fetchone() or (0,)
-            merged = merged_changes(changes, known, last)
+            merged = merged_changes(changes, texts, known, last)
             connection.execute(INSERT_ITEMS, _columns(map(_item_row, merged)))
             last += len(merged)
             connection.execute("SELECT pg_notify(%s, %s)", (ITEMS_CHANNEL, str(last)))
@@ -337,8 +345,8 @@ def _impression_row(i: Impression) -> tuple[Any, ...]:
     return Jsonb(i.user), Jsonb(i.items), i.time, i.arm, i.model
 
 
-def _item_row(c: ItemChange) -> tuple[Any, ...]:
-    return c.key, Jsonb(c.item), context_json(c.columns), c.position
+def _item_row(row: StoredItem) -> tuple[Any, ...]:
+    return row.key, Jsonb(row.item), row.columns, row.change
 
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

@@ -121,13 +121,12 @@ class SQLite:
     def items(self, after: int, limit: int) -> list[tuple]:
         return self._read(ITEMS, after, limit)
 
-    def put_items(self, changes: Sequence[ItemChange]) -> int:
+    def put_items(self, changes: Sequence[ItemChange], texts: Sequence[str]) -> int:
         with self._transaction() as connection:
             keys = json.dumps([change.key for change in changes])
             known = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
             (last,) = connection.execute(LAST_CHANGE).fetchone()
-            merged = merged_changes(changes, known, last)
-            rows = [(c.key, c.item, context_json(c.columns), c.position) for c in merged]
+            rows = merged_changes(changes, texts, known, last)
             connection.executemany(INSERT_ITEM, rows)
         return last + len(rows)
 

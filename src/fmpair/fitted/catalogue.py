@@ -71,7 +71,7 @@ class Catalogue:
         ids = id_column(frame, self.items.ids.dtype, "item", self.key, distinct=False)
         frame = frame.with_columns(ids).unique(ids.name, keep="last", maintain_order=True)
         given = plain_columns(frame.drop(ids.name))
-        items, table = changed(self.items, self.table, frame[ids.name], given, clear)
+        items, table, _ = changed(self.items, self.table, frame[ids.name], given, clear)
         return replace(self, items=items, table=table)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
