@@ -137,22 +137,10 @@ class EventStore:
 
     def after(self, position: int, limit: int) -> list[Event]:
         """Return at most `limit` events after a position."""
+        rows = self._database.events(position, limit)
         return [
-            Event(
-                user,
-                item,
-                when,
-                None if context is None else _context(context),
-                arm,
-                model,
-                place,
-                None,
-                kind,
-                value,
-            )
-            for user, item, when, context, arm, model, place, kind, value in (
-                self._database.events(position, limit)
-            )
+            Event(user, item, when, _context(context), arm, model, place, None, kind, value)
+            for user, item, when, context, arm, model, place, kind, value in rows
         ]
 
     def impressions(self, position: int, limit: int) -> list[Impression]:
@@ -219,8 +207,10 @@ class EventStore:
         self._database.close()
 
 
-def _context(text: str) -> Mapping[str, Any]:
+def _context(text: str | None) -> Mapping[str, Any] | None:
     """Parse a context. Contexts repeat, and parsing one costs more than the rest of an event."""
+    if text is None:
+        return None
     return _parse_short(text) if len(text) <= SHORT_CONTEXT else _parse_short.__wrapped__(text)
 
 
