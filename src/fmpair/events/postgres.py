@@ -19,6 +19,7 @@ from fmpair.events.event import (
     ItemChange,
     context_json,
     merged_changes,
+    parsed,
 )
 
 try:
@@ -62,7 +63,7 @@ FROM fmpair_events
 WHERE position > %s ORDER BY position LIMIT %s
 """
 ITEMS = """
-SELECT item, columns, change FROM fmpair_items WHERE change > %s ORDER BY change LIMIT %s
+SELECT item::text, columns, change FROM fmpair_items WHERE change > %s ORDER BY change LIMIT %s
 """
 # One JSON text takes a quarter of the processor time that the driver needs for arrays.
 KNOWN_ITEMS = """
@@ -186,7 +187,9 @@ class Postgres:
         self._last[channel] = max(self._last[channel], position)
 
     def items(self, after: int, limit: int) -> list[tuple]:
-        return self._read(ITEMS, after, limit)
+        rows = self._read(ITEMS, after, limit)
+        items = parsed(item for item, _, _ in rows)
+        return [(item, *rest) for item, (_, *rest) in zip(items, rows)]
 
     def put_items(self, changes: Sequence[ItemChange], texts: Sequence[str]) -> int:
         with self._translated(), self._connect() as connection:
