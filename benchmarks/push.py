@@ -96,6 +96,7 @@ def asking(address: str, rule: str):
     """Ask all the time; yield when each question without items and with items was sent."""
     empty: list[float] = []
     answered: list[float] = []
+    refused: list[dict[str, Any]] = []
     stop = threading.Event()
 
     def ask(seed: int) -> None:
@@ -106,6 +107,9 @@ def asking(address: str, rule: str):
             sent = time.perf_counter()
             connection.request("POST", "/v1/recommend", body, {"Content-Type": "application/json"})
             answer = json.loads(connection.getresponse().read())
+            if "items" not in answer:
+                refused.append(answer)
+                return
             (answered if answer["items"] else empty).append(sent)
             time.sleep(0.005)
         connection.close()
@@ -119,6 +123,7 @@ def asking(address: str, rule: str):
         stop.set()
         for thread in threads:
             thread.join()
+    assert not refused, f"{len(refused)} questions were refused: {refused[0]}"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -174,6 +175,8 @@ def fmpair_service(
             assert process.stderr is not None
             said = next((line for line in process.stderr if ADDRESS.search(line)), "")
             found = ADDRESS.search(said)
+            # a service that says more than a pipe holds would wait for a reader
+            threading.Thread(target=process.stderr.read, daemon=True).start()
             if found is None:
                 raise RuntimeError("the service did not start")
             yield found[0]

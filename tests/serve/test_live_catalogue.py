@@ -12,6 +12,8 @@ from fmpair import FMPair, load
 from fmpair.data import Dataset
 from fmpair.events.event import ItemChange
 from fmpair.events.store import open_store
+from fmpair.fitted.question import Question
+from fmpair.fitted.rules import rules_of
 from fmpair.serve.application import Application
 from fmpair.serve.live_catalogue import Changes
 from fmpair.serve.live_models import LiveModels
@@ -139,6 +141,19 @@ def test_columns_that_are_not_named_stay_and_null_erases(service):
     assert catalogue().row("i3") | {"kind": ""} == {"price": 6.5, "tags": ["a", "b"], "kind": ""}
     put(service, {"item": "i3", "tags": None})
     assert "tags" not in catalogue().row("i3") and catalogue().row("i4")["in_stock"] is True
+
+
+def test_a_request_that_began_before_a_change_finishes_with_the_catalogue_it_began_with(service):
+    models = service.service.models
+    before, rule = models.of("u0")[1], rules_of(where="kind=book")
+    put(service, {"item": "new", "kind": "book"}, {"item": "gone", "kind": "book", "removed": True})
+    ask(service, "/v1/events", {"events": [{"user": "u0", "item": "new"}]})
+    books = [item for item in items()["item"].to_list() if int(item[1:]) % 2 == 0]
+    for question in (Question("u0", 30, exclude_seen=False, rules=rule), Question("u0", 30)):
+        found = before.answers([question])[0].items
+        assert set(found) <= {*items()["item"]}
+        assert question.rules is None or sorted(found) == sorted(books)
+    assert sorted(listed(service, where="kind=book")) == sorted([*books, "new"])
 
 
 def test_a_model_without_attributes_does_not_list_new_items_and_says_so(files, store):

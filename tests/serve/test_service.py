@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 
+import numpy as np
 import pytest
 from asking import ask
 
@@ -70,6 +71,21 @@ def test_a_cancelled_question_does_not_affect_the_others(model):
         return await other
 
     assert asyncio.run(run()).items == model.model.answer(USERS[1]).items
+
+
+def test_questions_to_a_model_and_to_its_replacement_wait_side_by_side(served_model, monkeypatch):
+    monkeypatch.setattr(service, "QUICK", 10)
+    rows = served_model.item_rows
+    before, after = served_model, served_model.replaced(item_rows=rows.take(np.arange(rows.size)))
+    batcher = RequestBatcher()
+
+    async def run():
+        asked = [batcher.answer(model, Question(USERS[0], 3)) for model in (before, after) * 2]
+        found = await asyncio.wait_for(asyncio.gather(*asked), 60)
+        return [*found, await asyncio.wait_for(batcher.answer(after, Question(USERS[0], 3)), 60)]
+
+    wanted = served_model.answer(USERS[0], 3).items
+    assert [one.items for one in asyncio.run(run())] == [wanted] * 5
 
 
 def test_only_small_questions_are_quick(served_model):

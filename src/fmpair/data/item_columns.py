@@ -131,15 +131,17 @@ def joined(
 
 def changed(
     items: Vocabulary, table: pl.DataFrame, ids: pl.Series, given: pl.DataFrame, clear: bool = False
-) -> tuple[Vocabulary, pl.DataFrame]:
-    """Return the ids and their table with rows added or changed.
+) -> tuple[Vocabulary, pl.DataFrame, np.ndarray]:
+    """Return the ids and their table with rows added or changed, and the numbers of the rows given.
 
     ids: distinct, one for each row of `given`. A column that is not given keeps its values, and a
     null leaves a value as it is; clear: a null erases it.
     """
-    grown = items.extend(ids)
+    numbers = items.numbers(ids)
+    grown = items.extend(ids, numbers)
+    numbers = numbers if grown is items else grown.numbers(ids)
     rows = np.full(len(grown), -1, np.int64)
-    rows[grown.numbers(ids)] = np.arange(len(ids))
+    rows[numbers] = np.arange(len(ids))
     if len(grown) > len(items):
         table = in_order(
             table, np.append(np.arange(len(items)), np.full(len(grown) - len(items), -1))
@@ -148,7 +150,7 @@ def changed(
     if clear:
         added, both = pl.Series(rows < 0), set(table.columns) & set(given.columns)
         table = table.with_columns(pl.when(added).then(pl.col(name)) for name in both)
-    return grown, merged(table, given, renew=True)
+    return grown, merged(table, given, renew=True), numbers
 
 
 def _alike(known: pl.Series, given: pl.Series) -> tuple[pl.Series, pl.Series]:

@@ -65,8 +65,11 @@ class Vocabulary:
         except (TypeError, pl.exceptions.PolarsError):
             return -1
 
-    def extend(self, values: pl.Series) -> Vocabulary:
-        """Return the vocabulary with new values appended; known values keep their numbers."""
+    def extend(self, values: pl.Series, numbers: np.ndarray | None = None) -> Vocabulary:
+        """Return the vocabulary with new values appended; known values keep their numbers.
+
+        numbers: those of the values here, if they were looked up before.
+        """
         check_process()
         plain = comparable(as_plain(values), self.ids.dtype)
         if plain is None:
@@ -74,7 +77,8 @@ class Vocabulary:
                 f"ids of type {values.dtype} do not fit those of type {self.ids.dtype}: "
                 "give both the same type"
             )
-        new = plain.filter(pl.Series(self.numbers(plain) < 0)).drop_nulls()
+        numbers = self.numbers(plain) if numbers is None else numbers
+        new = plain.filter(pl.Series(numbers < 0)).drop_nulls()
         if not len(new):
             return self
         new = new.unique(maintain_order=True).rename("id")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -190,38 +190,63 @@ class ItemChange:
         return str(self.item)
 
 
-def check_changes(changes: Sequence[ItemChange]) -> None:
-    """Raise a DataError for changes that no database could store."""
+def check_changes(changes: Sequence[ItemChange]) -> list[str]:
+    """Return the columns of each change as JSON; raise a DataError for what cannot be stored."""
     for change in changes:
         check_id(ITEM, change.item)
-        for name in change.columns:
-            if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-                raise DataError(
-                    f"invalid column {name[:40]!r} of item {change.item!r}: use a name of 1 to "
-                    f"{MAX_NAME_LENGTH} characters"
-                )
+    named = {name: change.item for change in changes for name in change.columns}
+    for name, item in named.items():  # each name once: a push repeats them
+        if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+            raise DataError(
+                f"invalid column {name[:40]!r} of item {item!r}: use a name of 1 to "
+                f"{MAX_NAME_LENGTH} characters"
+            )
+    for change in changes if REMOVED in named else ():
         if not isinstance(change.columns.get(REMOVED), bool | None):
             removed = change.columns[REMOVED]
             raise DataError(f"{REMOVED!r} must be true or false, not {str(removed)[:40]!r}")
-        if len(context_json(change.columns, "columns of an item")) > MAX_LENGTH:
+    texts = [context_json(change.columns, "columns of an item") for change in changes]
+    for change, text in zip(changes, texts):
+        if len(text) > MAX_LENGTH:
             raise DataError(
                 f"item {change.item!r} has more than {MAX_LENGTH:,} characters of columns"
             )
+    return texts
+
+
+class StoredItem(NamedTuple):
+    """An item as a database holds it: all its known columns as JSON, and its last change."""
+
+    key: str
+    item: Id
+    columns: str
+    change: int
 
 
 def merged_changes(
-    changes: Iterable[ItemChange], stored: Mapping[str, str], last: int
-) -> list[ItemChange]:
-    """Return one change per item, each with the columns known before, numbered after `last`.
+    changes: Iterable[ItemChange], texts: Iterable[str], stored: Mapping[str, str], last: int
+) -> list[StoredItem]:
+    """Return one row per changed item, with the columns known before, numbered after `last`.
 
-    stored: the columns of items by key, as JSON.
+    texts: the columns of the changes as JSON; stored: those of items by key, also as JSON.
     """
-    merged: dict[str, ItemChange] = {}
-    for change in changes:
-        known = merged.pop(change.key, None)
-        before = json.loads(stored.get(change.key, "{}")) if known is None else known.columns
-        merged[change.key] = ItemChange(change.item, {**before, **change.columns})
+    known: dict[str, Mapping[str, Any]] = dict(zip(stored, parsed(stored.values())))
+    merged: dict[str, tuple[Id, str]] = {}
+    for change, text in zip(changes, texts):
+        key, columns = change.key, change.columns
+        before = known.get(key)
+        if before is not None and not before.keys() <= columns.keys():
+            columns = {**before, **columns}
+            text = context_json(columns)
+        known[key] = columns
+        merged.pop(key, None)  # the order is that of the last changes
+        merged[key] = change.item, text
     return [
-        ItemChange(change.item, change.columns, number)
-        for number, change in enumerate(merged.values(), last + 1)
+        StoredItem(key, item, text, number)
+        for number, (key, (item, text)) in enumerate(merged.items(), last + 1)
     ]
+
+
+def parsed(texts: Iterable[str]) -> list[Any]:
+    """Return the values of JSON texts; one call for all takes a third of the time."""
+    return json.loads(f"[{','.join(texts)}]")

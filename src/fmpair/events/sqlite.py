@@ -18,6 +18,7 @@ from fmpair.files import lock, shown
 
 WAIT = 10.0  # seconds for another process that writes
 READ_WAIT = 0.5  # seconds for one that keeps readers out
+WRITER_CACHE = 32_000  # KB of pages: a push of many items writes to pages all over the table
 CHECK_EVERY = 60.0  # seconds between two checks of the whole file
 MAX_CHECKED = 64 << 20  # bytes of a file that is checked whole
 FORMAT = 3  # PRAGMA user_version; 1 had no ids of events, 2 no types of events and no items
@@ -66,7 +67,10 @@ WHERE user IN (SELECT value FROM json_each(?)) AND time >= ?
 ITEMS = "SELECT item, columns, change FROM items WHERE change > ? ORDER BY change LIMIT ?"
 KNOWN_ITEMS = "SELECT key, columns FROM items WHERE key IN (SELECT value FROM json_each(?))"
 LAST_CHANGE = "SELECT coalesce(max(change), 0) FROM items"
-INSERT_ITEM = "INSERT OR REPLACE INTO items (key, item, columns, change) VALUES (?, ?, ?, ?)"
+INSERT_ITEM = """
+INSERT INTO items (key, item, columns, change) VALUES (?, ?, ?, ?) ON CONFLICT (key)
+DO UPDATE SET item = excluded.item, columns = excluded.columns, change = excluded.change
+"""
 POSITION = "SELECT position FROM events WHERE id = ?"
 INSERT_IMPRESSION = "INSERT INTO impressions (user, items, time, arm, model) VALUES (?, ?, ?, ?, ?)"
 
@@ -121,13 +125,12 @@ class SQLite:
     def items(self, after: int, limit: int) -> list[tuple]:
         return self._read(ITEMS, after, limit)
 
-    def put_items(self, changes: Sequence[ItemChange]) -> int:
+    def put_items(self, changes: Sequence[ItemChange], texts: Sequence[str]) -> int:
         with self._transaction() as connection:
             keys = json.dumps([change.key for change in changes])
             known = dict(connection.execute(KNOWN_ITEMS, (keys,)).fetchall())
             (last,) = connection.execute(LAST_CHANGE).fetchone()
-            merged = merged_changes(changes, known, last)
-            rows = [(c.key, c.item, context_json(c.columns), c.position) for c in merged]
+            rows = merged_changes(changes, texts, known, last)
             connection.executemany(INSERT_ITEM, rows)
         return last + len(rows)
 
@@ -197,6 +200,7 @@ class SQLite:
             with self._writing, self._translated():
                 if self._writer is None:
                     self._writer = self._connect()
+                    self._writer.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
                 self._check_file()
                 with self._turn(), self._writer as connection:
                     connection.execute("BEGIN IMMEDIATE")

@@ -22,6 +22,7 @@ from fmpair.events.event import (
     check_changes,
     check_events,
     check_id,
+    parsed,
     spellings,
 )
 from fmpair.events.sqlite import SQLite
@@ -77,8 +78,11 @@ class Database(Protocol):
         """Return (item, columns as JSON, change) of items changed after a change, in order."""
         ...
 
-    def put_items(self, changes: Sequence[ItemChange]) -> int:
-        """Commit changes, merged with what is known of their items; return the last number."""
+    def put_items(self, changes: Sequence[ItemChange], texts: Sequence[str]) -> int:
+        """Commit changes, merged with what is known of their items; return the last number.
+
+        texts: the columns of each change as JSON.
+        """
         ...
 
     def last(self) -> tuple[int, int]: ...
@@ -133,22 +137,10 @@ class EventStore:
 
     def after(self, position: int, limit: int) -> list[Event]:
         """Return at most `limit` events after a position."""
+        rows = self._database.events(position, limit)
         return [
-            Event(
-                user,
-                item,
-                when,
-                None if context is None else _context(context),
-                arm,
-                model,
-                place,
-                None,
-                kind,
-                value,
-            )
-            for user, item, when, context, arm, model, place, kind, value in (
-                self._database.events(position, limit)
-            )
+            Event(user, item, when, _context(context), arm, model, place, None, kind, value)
+            for user, item, when, context, arm, model, place, kind, value in rows
         ]
 
     def impressions(self, position: int, limit: int) -> list[Impression]:
@@ -169,20 +161,23 @@ class EventStore:
         """Return `position` and `last_change`, read together."""
         return self._database.last()
 
-    def put_items(self, changes: Sequence[ItemChange]) -> int:
+    def put_items(self, changes: Sequence[ItemChange], texts: Sequence[str] | None = None) -> int:
         """Store changes of items, all or none; return the number of the last.
 
-        They would survive a power cut once this returns.
+        They would survive a power cut once this returns. texts: what `check_changes` returned for
+        them, if they were checked before.
         """
-        check_changes(changes)
+        texts = check_changes(changes) if texts is None else texts
         self._verification.require()
-        return self._database.put_items(changes)
+        return self._database.put_items(changes, texts)
 
     def items(self, position: int, limit: int) -> list[ItemChange]:
         """Return at most `limit` items changed after a change, each with all its known columns."""
+        rows = self._database.items(position, limit)
+        known = parsed(columns for _, columns, _ in rows)
         return [
-            ItemChange(item, json.loads(columns), change)
-            for item, columns, change in self._database.items(position, limit)
+            ItemChange(item, columns, change)
+            for (item, _, change), columns in zip(rows, known, strict=True)
         ]
 
     def last_change(self) -> int:
@@ -212,8 +207,10 @@ class EventStore:
         self._database.close()
 
 
-def _context(text: str) -> Mapping[str, Any]:
+def _context(text: str | None) -> Mapping[str, Any] | None:
     """Parse a context. Contexts repeat, and parsing one costs more than the rest of an event."""
+    if text is None:
+        return None
     return _parse_short(text) if len(text) <= SHORT_CONTEXT else _parse_short.__wrapped__(text)
 
 

@@ -217,7 +217,7 @@ class FeatureSpace:
     def extend(self, data: Dataset) -> FeatureSpace:
         """Return the space with the new ids and values of data; known ones keep their numbers."""
         table = data.all_item_columns
-        items, catalogue = changed(self.items, self.catalogue, data.items.ids, table)
+        items, catalogue, _ = changed(self.items, self.catalogue, data.items.ids, table)
         extended = replace(
             self,
             users=self.users.extend(data.users.ids),

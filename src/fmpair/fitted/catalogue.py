@@ -71,7 +71,7 @@ class Catalogue:
         ids = id_column(frame, self.items.ids.dtype, "item", self.key, distinct=False)
         frame = frame.with_columns(ids).unique(ids.name, keep="last", maintain_order=True)
         given = plain_columns(frame.drop(ids.name))
-        items, table = changed(self.items, self.table, frame[ids.name], given, clear)
+        items, table, _ = changed(self.items, self.table, frame[ids.name], given, clear)
         return replace(self, items=items, table=table)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
@@ -82,7 +82,7 @@ class Catalogue:
         result = self._cache.get(key)
         if result is None:
             limit = max(min(MAX_CACHED, CELLS_CACHED // max(len(self), 1)), MIN_CACHED)
-            while len(self._cache) >= limit:
-                self._cache.pop(next(iter(self._cache)), None)
+            for oldest in list(self._cache)[: max(len(self._cache) - limit + 1, 0)]:
+                self._cache.pop(oldest, None)  # another thread may have done so
             result = self._cache[key] = make()
         return result

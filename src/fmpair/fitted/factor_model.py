@@ -56,6 +56,8 @@ class ItemSide:
         self.space, self.parameters, self.item_rows = space, parameters, item_rows
         self.index: ItemIndex | None = None  # for approximate lists, if one is in use
         self.threads: int | None = None  # of the answer to a question, None for all cores
+        self._sides: tuple[np.ndarray, np.ndarray] | None = None  # None until they are needed
+        self._packed: Packed | None = None  # likewise
 
     def fits(self, space: FeatureSpace, parameters: Parameters, item_rows: Rows) -> bool:
         """Return whether these are the parts it was made of."""
@@ -70,53 +72,61 @@ class ItemSide:
         items: those with other attributes. Others may have other tables, and new items follow; the
         tables of features are the same.
         """
+        from fmpair.ranking.repacked import repacked
+
         side = ItemSide(space, parameters, item_rows)
         side.threads = self.threads
-        if "_sides" not in self.__dict__:
+        if self._sides is None and self.index is None:
             return side
-        new, old, known = parameters, self.parameters, len(self.parameters.items)
-        differs = np.ones(len(new.items), bool)
-        differs[:known] = (new.items[:known] != old.items).any(axis=1)
-        differs[:known] |= new.item_bias[:known] != old.item_bias
-        differs[items] = True
-        few = np.flatnonzero(differs)
+        new, few = parameters, self._differing(parameters, items)
         part = item_sides(new.items[few], new.item_bias[few], item_rows.take(few), new.features,
                           new.feature_bias, side.triples)  # fmt: skip
         side._sides = (
             _with_rows(self.vectors, part[0], few),
             _with_rows(self.constants, part[1], few),
         )
-        side._pack_again(self, few)
+        if self._packed is not None or self.index is not None:
+            packed = repacked(self.packed, side.scored, side.constants, few)
+            side._packed = packed
+            side.index = None if self.index is None else replace(self.index, packed=packed)
         return side
 
-    def _pack_again(self, before: ItemSide, items: np.ndarray) -> None:
-        """Compress these items, and take the rest from the arrays before."""
-        from fmpair.ranking.repacked import repacked
+    def _differing(self, new: Parameters, items: np.ndarray) -> np.ndarray:
+        """Return the items whose rows of the tables are others or new, and those given."""
+        old, known = self.parameters, len(self.parameters.items)
+        differs = np.zeros(len(new.items), bool)
+        differs[known:] = True
+        if new.items is not old.items:
+            differs[:known] = (new.items[:known] != old.items).any(axis=1)
+        if new.item_bias is not old.item_bias:
+            differs[:known] |= new.item_bias[:known] != old.item_bias
+        differs[items] = True
+        return np.flatnonzero(differs)
 
-        if "packed" not in before.__dict__ and before.index is None:
-            return
-        self.packed = repacked(before.packed, self.scored, self.constants, items)
-        if before.index is not None:
-            self.index = replace(before.index, packed=self.packed)
+    def use_index(self, index: ItemIndex) -> None:
+        """Answer by an index from now on."""
+        self.index, self._packed = index, index.packed
 
     @cached_property
     def triples(self) -> Triples | None:
         return triples_of(self.space)
 
-    @cached_property
-    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
-        p, rows = self.parameters, self.item_rows
-        if not len(rows.column) and self.triples is None:
-            return p.items, p.item_bias  # not copied: workers share them
-        return item_sides(p.items, p.item_bias, rows, p.features, p.feature_bias, self.triples)
-
     @property
     def vectors(self) -> np.ndarray:
-        return self._sides[0]
+        return self._computed_sides()[0]
 
     @property
     def constants(self) -> np.ndarray:
-        return self._sides[1]
+        return self._computed_sides()[1]
+
+    def _computed_sides(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._sides is None:
+            p, rows = self.parameters, self.item_rows
+            sides = p.items, p.item_bias  # not copied without need: workers share them
+            if len(rows.column) or self.triples is not None:
+                sides = item_sides(*sides, rows, p.features, p.feature_bias, self.triples)
+            self._sides = sides
+        return self._sides
 
     @cached_property
     def norms(self) -> np.ndarray:
@@ -128,12 +138,14 @@ class ItemSide:
 
         return item_matrix(self.vectors, self.constants)
 
-    @cached_property
+    @property
     def packed(self) -> Packed:
         """Vectors and constants for lists of a large catalogue."""
         from fmpair.ranking.compressed import pack
 
-        return pack(self.scored, self.constants) if self.index is None else self.index.packed
+        if self._packed is None:
+            self._packed = pack(self.scored, self.constants)
+        return self._packed
 
     @cached_property
     def scored(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,10 +78,13 @@ class Features(NamedTuple):
 
 
 class IdLookup:
-    """The ids of a feature space and the features of its context values, each computed once."""
+    """The ids of a feature space and the features of its context values, each computed once.
 
-    def __init__(self, space: FeatureSpace):
-        self.space = space
+    users, items: their ids, if they are known from another space.
+    """
+
+    def __init__(self, space: FeatureSpace, users: Ids | None = None, items: Ids | None = None):
+        self.space, self._users, self._items = space, users, items
         self.context = tuple(space.context)
         # bind the cache to the space only: a reference to self would keep self alive
         self._cached: Callable[..., Features] = lru_cache(VALUES_KEPT)(partial(_encoded, space))
@@ -90,13 +93,22 @@ class IdLookup:
         """Pickle the space alone; the caches are rebuilt in the other process."""
         return IdLookup, (self.space,)
 
-    @cached_property
+    @property
     def users(self) -> Ids:
-        return Ids(self.space.users)
+        if self._users is None:
+            self._users = Ids(self.space.users)
+        return self._users
 
-    @cached_property
+    @property
     def items(self) -> Ids:
-        return Ids(self.space.items)
+        if self._items is None:
+            self._items = Ids(self.space.items)
+        return self._items
+
+    def of_space(self, space: FeatureSpace) -> IdLookup:
+        """Return the lookup of another space, which shares the ids that are the same."""
+        users = self.users if space.users is self.space.users else None
+        return IdLookup(space, users, self.items if space.items is self.space.items else None)
 
     def features(self, name: str, value: Any) -> Features:
         """Return the features of a value of a context column."""

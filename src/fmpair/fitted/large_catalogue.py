@@ -317,9 +317,7 @@ def _table(items: int, factors: int) -> Table:
 
 def use_index(model: Any, index: ItemIndex) -> None:
     """Let a model answer by an index from now on; it has not answered before."""
-    side = model.item_side
-    side.index = index
-    side.__dict__.pop("packed", None)
+    model.item_side.use_index(index)
 
 
 # Cells of similar items, by k-means, for a search that visits few of them.

@@ -47,22 +47,29 @@ def bodies(table: pl.DataFrame) -> Iterator[bytes]:
         raise DataError(
             f"the table has no item column among {listing(table.columns)}: rename it to {ITEM!r}"
         )
-    rows: list[str] = []
-    size = 0
-    for row in table.rename({column: ITEM}).iter_rows(named=True):
-        known = {name: value for name, value in row.items() if not _is_missing(value)}
-        text = json.dumps(known, default=_plain)
-        if rows and (len(rows) >= MAX_ITEMS or size + len(text) > MAX_BYTES):
-            yield _body(rows)
-            rows, size = [], 0
-        rows.append(text)
-        size += len(text) + 1
-    if rows:
-        yield _body(rows)
+    table = table.rename({column: ITEM})
+    gaps = [values.name for values in table.iter_columns() if _has_gaps(values)]
+    for part in table.iter_slices(MAX_ITEMS):
+        rows = part.rows(named=True)
+        for row in rows if gaps else ():
+            for name in gaps:
+                if _is_missing(row[name]):
+                    del row[name]
+        yield from _bodies(rows)
 
 
-def _body(rows: list[str]) -> bytes:
-    return f'{{"items":[{",".join(rows)}]}}'.encode()
+def _bodies(rows: list[dict[str, Any]]) -> Iterator[bytes]:
+    """Yield rows as one body, or in halves if that is too large."""
+    body = json.dumps({"items": rows}, default=_plain).encode()
+    if len(body) <= MAX_BYTES or len(rows) == 1:
+        yield body
+    else:
+        yield from _bodies(rows[: len(rows) // 2])
+        yield from _bodies(rows[len(rows) // 2 :])
+
+
+def _has_gaps(values: pl.Series) -> bool:
+    return values.has_nulls() or (values.dtype.is_float() and not values.is_finite().all())
 
 
 def _is_missing(value: Any) -> bool:

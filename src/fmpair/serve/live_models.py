@@ -314,10 +314,10 @@ def _with_changes(served: ServedModel, changes: Changes) -> ServedModel:
         return served
     fitting = changes.fitting(served.model)
     model = with_new_items(served.model, fitting)
+    note_changes(model, fitting)
     if model is not served.model:
         warm_up(model)
         served = replace(served, model=model)
-    note_changes(model, fitting)
     return served
 
 

@@ -76,7 +76,8 @@ class RequestBatcher:
             while self._waiting:
                 model = self._waiting[0][0]
                 batch = [entry for entry in self._waiting if entry[0] is model][:MAX_BATCH]
-                self._waiting = [entry for entry in self._waiting if entry not in batch]
+                taken = {future for _, _, future in batch}  # models cannot be compared
+                self._waiting = [entry for entry in self._waiting if entry[2] not in taken]
                 questions = [question for _, question, _ in batch]
                 work = loop.run_in_executor(self._thread, _each_answered, model, questions)
                 for (_, _, future), answer in zip(batch, await work):
@@ -242,29 +243,31 @@ class Service:
         return wire.KeptEvents([_kept(event) for event in events], last)
 
     async def put_items(self, request: wire.ItemChanges) -> wire.ItemsTaken:
-        store, changes = self._store(), []
-        for number, columns in enumerate(request.items):
-            item: Any = columns.get(ITEM)
-            others = {name: value for name, value in columns.items() if name != ITEM}
-            if len(others) == len(columns):
-                raise ProblemError(422, f"no item is named - at `$.items[{number}]`")
-            changes.append(ItemChange(item, others))
-        check_changes(changes)
-        model = await asyncio.to_thread(self._refuse_ill_typed, changes)
-        new = int((model.id_lookup.items.numbers([change.item for change in changes]) < 0).sum())
+        store = self._store()
+        changes, texts, new = await asyncio.to_thread(self._checked_changes, request.items)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.readers, store.put_items, changes)
+        await loop.run_in_executor(self.readers, store.put_items, changes, texts)
         await loop.run_in_executor(self.readers, self.models.follow)
         if self.metrics is not None:
             self.metrics.count("items", len(changes))
-        return wire.ItemsTaken(len(changes), new, 0 if ranks_new_items(model) else new)
+        ranked = ranks_new_items(self.models.serving()[0].model)
+        return wire.ItemsTaken(len(changes), new, 0 if ranked else new)
 
-    def _refuse_ill_typed(self, changes: Sequence[ItemChange]) -> Any:
-        """Refuse changes that do not fit all models, before they are stored; return the first."""
-        table = Changes.of(changes).table
+    def _checked_changes(self, items: Sequence[Any]) -> tuple[list[ItemChange], list[str], int]:
+        """Return changes, the columns of each as JSON, and how many items the first model lacks.
+
+        What does not fit all models is refused before it is stored.
+        """
+        for number, columns in enumerate(items):
+            if ITEM not in columns:
+                raise ProblemError(422, f"no item is named - at `$.items[{number}]`")
+        changes = [ItemChange(columns.pop(ITEM), columns) for columns in items]
+        texts, table = check_changes(changes), Changes.of(changes).table
         for served in self.models.serving():
             check_types(served.model, table)
-        return self.models.serving()[0].model
+        known = self.models.serving()[0].model.id_lookup.items
+        numbers = known.numbers([change.item for change in changes])
+        return changes, texts, int((numbers < 0).sum())
 
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected

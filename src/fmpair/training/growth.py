@@ -69,31 +69,52 @@ def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> 
     new item is ranked by its attributes and by the bias of rare items. Values that training did not
     see have no effect. New events that a model in service has received are kept.
     """
-    old, parameters = model.space, model.parameters
-    items, catalogue = changed(old.items, old.catalogue, ids, attributes)
-    new = len(items) - len(old.items)
-    table = _aligned(attributes, items.numbers(ids), len(items))
+    old = model.space
+    items, catalogue, numbers = changed(old.items, old.catalogue, ids, attributes)
+    table = _aligned(attributes, numbers, len(items))
     new_rows = old.item_rows(table, len(items))
     rows = renewed(model.item_rows, new_rows, old.item.field_numbers(), old.whole)
-    if not new and all(map(np.array_equal, rows, model.item_rows)):
+    if items is old.items and all(map(np.array_equal, rows, model.item_rows)):
         return model
-    space = replace(old, items=items, catalogue=catalogue).with_history(old.history)
+    space, user_rows = replace(old, items=items, catalogue=catalogue), model.user_rows
+    if items is not old.items:
+        space = space.with_history(old.history)
+        user_rows = _with_columns(user_rows, _moved(old.query, space.query))
+    grown = _with_item_tables(model, space, rows)
+    live = model.live
+    if live is not None:  # events of new items must not reach who still asks the old model
+        live = replace(live, seen=dict(live.seen), recent=dict(live.recent))
+    return model.replaced(
+        space=space,
+        parameters=grown,
+        item_rows=rows,
+        user_rows=user_rows,
+        live=live,
+        id_lookup=model.id_lookup.of_space(space),
+        item_side=model.item_side.changed(space, grown, rows, numbers),
+    )
+
+
+def _with_item_tables(model: Recommender, space: FeatureSpace, rows: Rows) -> Parameters:
+    """Return the tables of a model extended to the items of a space, whose attributes are `rows`.
+
+    They are those of the model, not copies, where nothing changes.
+    """
+    parameters, new = model.parameters, len(space.items) - len(model.space.items)
+    places = isinstance(model.recipe, FMPairOptions) and model.recipe.places_new
+    content = space.item.content(rows) if places else empty_rows(rows.size)
+    if not new and not len(content.column):
+        return parameters
     bias = rare_bias(parameters.item_bias, model.item_counts)
     query = np.zeros((space.query.size, parameters.query.shape[1]), np.float32)
-    query[_moved(old.query, space.query)] = parameters.query
+    query[_moved(model.space.query, space.query)] = parameters.query
     grown = parameters._replace(
         items=np.pad(parameters.items, ((0, new), (0, 0))),
         item_bias=np.pad(parameters.item_bias, (0, new), constant_values=np.float32(bias)),
         query=query,
     )
-    if isinstance(model.recipe, FMPairOptions) and model.recipe.places_new:
-        times = np.pad(model.item_counts, (0, new))
-        grown = place_new(grown, rows, space.item.content(rows), times, triples_of(space))
-    user_rows = _with_columns(model.user_rows, _moved(old.query, space.query))
-    side = model.item_side.changed(space, grown, rows, items.numbers(ids))
-    return model.replaced(
-        space=space, parameters=grown, item_rows=rows, user_rows=user_rows, item_side=side
-    )
+    times = np.pad(model.item_counts, (0, new))
+    return place_new(grown, rows, content, times, triples_of(space)) if places else grown
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:
