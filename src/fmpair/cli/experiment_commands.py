@@ -292,7 +292,7 @@ def estimate(
 
 
 def _estimates(models: pl.DataFrame) -> Any:
-    """Return a row per model, with the error of one that could not be tried."""
+    """Return a table with a row per model; a model that failed shows its error."""
     from fmpair.report.output import rich_table
     from fmpair.report.table import ReportTable, seconds
     from fmpair.report.table import cells as text_cells

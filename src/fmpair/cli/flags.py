@@ -63,10 +63,10 @@ def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
-    """Return how messages of a command line write options: `--item COLUMN` for `item=...`.
+    """Return a function that writes options as flags in messages: `--item COLUMN` for `item=...`.
 
-    Options of models for which its command has no flag are written as flags of `fit`, others, and
-    those of a command that reads one, as in an experiment file.
+    Commands that take a model also know a few flags of `fit`. Options without a flag are written
+    as in an experiment file.
     """
 
     @cache
@@ -90,7 +90,7 @@ def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
 
 
 def in_flags(flags: Sequence[Flag]) -> Spell:
-    """Return how the flags of a group are written; other options as in an experiment file."""
+    """Return a function that writes options of this group as flags, others as in a file."""
     known = {flag.name: flag.annotation.__metadata__[0] for flag in flags}
 
     def spell(name: str, *value: Any) -> str:
@@ -146,14 +146,14 @@ RULE_FLAGS = (
         "Only items for which this holds (repeat): 'category=shoes,bags', 'price<=50', "
         "'not brand=ACME'.",
     ),
-    _repeated("limit", "COLUMN=N", "At most so many items per value of a column (repeat)."),
-    _repeated("boost", "COLUMN:VALUE=X", "Add this to the scores of such items (repeat)."),
+    _repeated("limit", "COLUMN=N", "At most N items per value of a column (repeat)."),
+    _repeated("boost", "COLUMN:VALUE=X", "Add X to the scores of items with this value (repeat)."),
     flag(
         "diversity",
         float | None,
         None,
         metavar="SHARE",
-        help="From 0 to 1: how much less alike the items of a list are.",
+        help="From 0 to 1: a higher value makes the items of a list less similar.",
         rich_help_panel=RULE_PANEL,
     ),
     flag(

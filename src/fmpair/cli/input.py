@@ -223,7 +223,7 @@ def _short(text: str) -> str:
 
 
 def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.DataFrame:
-    """Return a table of users or candidates; role: of attributes keyed by ids of that role."""
+    """Read a plain table; role: read it as attributes of users or items."""
     from fmpair.data.read import read_frame, read_table
 
     options = plain_options(path, files)
@@ -231,7 +231,7 @@ def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.
 
 
 def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags among FILES that the reader of this file knows."""
+    """Return the flags of FILES that the reader of this file accepts."""
     from inspect import signature
 
     from fmpair.data.read import FORMATS, guess_format

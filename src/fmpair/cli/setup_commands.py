@@ -327,7 +327,7 @@ def _with_progress(jobs: list[Job]) -> Iterator[Job]:
 
 
 class Absent(str):
-    """A finding about something optional that is missing."""
+    """The result of a check whose optional subject is missing, such as a GPU."""
 
 
 def doctor() -> None:

@@ -101,7 +101,7 @@ def pairs_of(model: Candidate, fields: dict[str, Column]) -> list[Pair]:
 
 
 def _names(model: Candidate, fields: Collection[str], pairs: Collection[Pair]) -> Ablation:
-    """Return the labels; with a single field, without it is none and with it only is all."""
+    """Return the labels; a single field needs no others than `none` and that of the full model."""
     full, none = model.name, f"{model.name} with no field"
     single = len(fields) == 1
     without = {name: none if single else f"{full} without {name}" for name in fields}

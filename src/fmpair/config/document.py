@@ -138,8 +138,8 @@ def _merged(base: Document, child: Document) -> Document:
         replaced.add(path)
         return high
 
-    kept = {key: value for key, value in child.values.items() if key != "extends"}
-    values = over(base.values, kept, ())
+    child_values = {key: value for key, value in child.values.items() if key != "extends"}
+    values = over(base.values, child_values, ())
     origins = {
         keys: origin
         for keys, origin in base.origins.items()
