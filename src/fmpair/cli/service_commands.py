@@ -53,9 +53,7 @@ Proxy = Annotated[
         "--proxy", help="Behind a proxy on this machine: apply --rate to X-Forwarded-For addresses."
     ),
 ]
-Index = Annotated[
-    bool, typer.Option("--index", help="Search the index that `fmpair index` built.")
-]
+Index = Annotated[bool, typer.Option("--index", help="Search the index that `fmpair index` built.")]
 NamedRules = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A YAML file of named rules, which requests may name."),

@@ -98,7 +98,7 @@ def weights_by_type(types: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
 
 
 def check_event_weights(weights: Mapping[str, Any]) -> None:
-    """Raise OptionError for a weight that is no number of at least 0."""
+    """Raise OptionError unless every weight is a number of at least 0."""
     for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             raise OptionError(
@@ -155,7 +155,7 @@ def impression_rows(data: Events) -> Rows:
     """
     user = data.users.numbers(data.impressions["user"])
     item = data.items.numbers(data.impressions["item"])
-    kept = (user >= 0) & (item >= 0)
+    usable = (user >= 0) & (item >= 0)
     if "timestamp" in data.impressions.columns and "timestamp" in data.columns.columns:
         events = pl.DataFrame({"user": data.user, "last": data.columns["timestamp"]})
         shown = pl.DataFrame({"user": user, "time": data.impressions["timestamp"]})
@@ -163,8 +163,8 @@ def impression_rows(data: Events) -> Rows:
         late = shown.join(last, on="user", how="left", maintain_order="left").select(
             (pl.col("time") > pl.col("last")).fill_null(False)
         )
-        kept &= ~late.to_series().to_numpy()
-    return group_rows(user[kept], item[kept], len(data.users))
+        usable &= ~late.to_series().to_numpy()
+    return group_rows(user[usable], item[usable], len(data.users))
 
 
 def _role_columns(table: pl.DataFrame, roles: Mapping[str, str | None]) -> dict[str, str]:

@@ -255,8 +255,7 @@ def _time(moment: Any) -> datetime | float:
 def by_attribute(
     data: Dataset, column: str, test: Iterable[Any], validation: Iterable[Any] = ()
 ) -> Split:
-    """Take events with one of the values of `test` in the column for testing; so for validation.
-
+    """Take events whose column has a value of `test` for testing, likewise for validation.
     column: of the events, else of the user or item table; user.NAME and item.NAME are explicit. A
     list matches if any of its members does. Values are compared as text.
     """

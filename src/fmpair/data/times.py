@@ -70,7 +70,7 @@ def untimed(data: Timed) -> int:
 
 
 def mostly_timed(data: Timed) -> bool:
-    """Return whether few events or none lack a time; their place in a history can be guessed."""
+    """Return whether no or few events lack a time, so that these can count as the oldest."""
     return untimed(data) <= FEW * len(data.columns)
 
 
@@ -325,11 +325,11 @@ class Timelines(NamedTuple):
         return len(self.start) - 1
 
     @property
-    def place(self) -> np.ndarray:
-        """int32 [events]: the position of each event of the data."""
-        place = np.empty(len(self.event), np.int32)
-        place[self.event] = np.arange(len(self.event), dtype=np.int32)
-        return place
+    def positions(self) -> np.ndarray:
+        """int32 [events]: the position of each event of the data in the time lines."""
+        positions = np.empty(len(self.event), np.int32)
+        positions[self.event] = np.arange(len(self.event), dtype=np.int32)
+        return positions
 
 
 def timelines(user: np.ndarray, item: np.ndarray, users: int, moment: np.ndarray) -> Timelines:

@@ -56,7 +56,7 @@ class Answering(ScoresItems, Protocol):
 
 
 def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
-    """Answer questions; those over all items, without rules, are ranked together."""
+    """Answer questions; those about all items and without rules are ranked in one batch."""
     check_process()
     requests = [_request(model, question) for question in questions]
     if len(requests) == 1:

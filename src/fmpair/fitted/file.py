@@ -138,16 +138,17 @@ def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[s
 
 
 def _beginning(arrays: Mapping[str, np.ndarray], text: str, kinds: Mapping[np.dtype, str]) -> bytes:
-    """Return what a file of safetensors begins with, up to its first array.
+    """Return the bytes of a safetensors file before its first array.
 
     text: its metadata; kinds: the names of types.
     """
     entries: dict[str, Any] = {"__metadata__": {"fmpair": text}}
     start = 0
     for name, array in arrays.items():
-        place = [start, start + array.nbytes]
-        entries[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": place}
-        start += array.nbytes
+        end = start + array.nbytes
+        offsets = [start, end]
+        entries[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": offsets}
+        start = end
     json_text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     json_text += b" " * (-len(json_text) % 8)
     return len(json_text).to_bytes(8, "little") + json_text
@@ -156,8 +157,8 @@ def _beginning(arrays: Mapping[str, np.ndarray], text: str, kinds: Mapping[np.dt
 def read(path: str | Path, mapped: bool = False) -> Saved:
     """Return the contents of a model file; raise ModelFileError for any other file.
 
-    Nothing in the file is trusted; whoever makes a model of the arrays checks them first.
-    mapped: the arrays are the file's pages, which processes share; see `catalog.load`.
+    The arrays are not checked here; the caller checks them before it builds a model.
+    mapped: map the arrays from the file, so that processes share them; see `catalog.load`.
     """
     header, tensors = contents(path, mapped)
     with model_file_errors(path):
@@ -237,10 +238,7 @@ def model_file_errors(path: str | Path) -> Iterator[None]:
 
 
 def _content(path: str | Path) -> mmap.mmap | bytes:
-    """Return the bytes of a file, which are read when they are used; only of a plain file.
-
-    A pipe could block, and a device may have no end.
-    """
+    """Map the bytes of a plain file; refuse a pipe, which could block, and a device."""
     try:
         mode = os.stat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a folder raises

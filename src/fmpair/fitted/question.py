@@ -94,8 +94,8 @@ class Queries:
 
     user: int32 [queries], -1 if unknown; rows: all query features; shown: the columns to repeat in
     a list; situation: the context columns, with the time if the model uses it; bare: bool
-    [queries], whether an average user without context is asked for; history: per query the items
-    given as its history.
+    [queries], whether the query is an average user without context; history: the items given as
+    the history of each query.
     """
 
     user: np.ndarray

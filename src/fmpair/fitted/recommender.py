@@ -53,7 +53,7 @@ from fmpair.fitted.question import Queries, Term, query_frame
 from fmpair.fitted.visitor import settle_cold
 
 ROWS = ("user_rows", "item_rows", "seen")
-RARE = 64  # new events, up to one of so many, are kept apart: processes share the tables
+RARE = 64  # fewer new events than one in 64 are stored apart, so that processes share the tables
 
 
 @dataclass(frozen=True)

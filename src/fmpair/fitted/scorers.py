@@ -230,9 +230,9 @@ def last_items(lines: Timelines) -> Rows:
     length = end - begin
     owner = np.repeat(filled, length)
     first = np.repeat(begin, length)
-    place = first + np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
+    position = first + np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
     share = np.repeat(1.0 / length, length)
-    return add_repeats(group_rows(owner, lines.item[place], lines.users, share))
+    return add_repeats(group_rows(owner, lines.item[position], lines.users, share))
 
 
 # Factorization machines

@@ -216,7 +216,7 @@ def _put(
 
 
 def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
-    """Return what is added to the scores; -inf for all but the candidates, and what was shown."""
+    """Return what is added to scores; -inf for items shown before and for other than `chosen`."""
     offset, items = rules.offset, rules.items
     if chosen is None and not len(rules.shown):
         return offset
@@ -239,7 +239,7 @@ def _reranked(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the items of one list and their scores, from its best items.
 
-    deeper: returns more of them, asked for where limits leave the list short.
+    deeper: returns more ranked items; called if limits leave the list short.
     """
     while True:
         best, score, filled = ranked
@@ -252,11 +252,10 @@ def _reranked(
 def _picked(
     model: ScoresItems, items: np.ndarray, score: np.ndarray, n: int, rules: BoundRules
 ) -> np.ndarray:
-    """Return places among the items, best first, of those picked one by one within the limits.
-
-    With diversity d, each pick adds the most to (1 - d) times the sum of the scores, scaled from 0
-    to 1 within the items, less d times the sum of the similarities of all pairs over n - 1: about
-    the mean score of the list less how much alike its items are (max-sum diversification).
+    """Pick items one by one within the limits; return their positions in `items`, best first.
+    With diversity d, each pick maximises (1 - d) times the sum of the scores, scaled to 0 to 1,
+    minus d times the sum of the similarities of all pairs over n - 1: about the mean score of the
+    list minus the mean similarity of its items (max-sum diversification).
     """
     share = rules.rules.diversity
     span = float(score[0] - score[-1]) if len(score) else 0.0
@@ -289,7 +288,7 @@ class _Limit:
         self.most, self.counts = group.most, dict[int, int]()
 
     def full_after(self, position: int) -> np.ndarray:
-        """Count an item; return the places whose values may not be picked again."""
+        """Count an item; return the positions of items that may no longer be picked."""
         full = []
         for code in set(self.code[self.start[position] : self.start[position + 1]].tolist()):
             self.counts[code] = self.counts.get(code, 0) + 1

@@ -100,7 +100,7 @@ def history_of(
     if len(past.begin):  # the session before may end at the same time
         until = np.maximum(until, past.begin).astype(np.int32)
     since = _since(field, past, until)
-    mine = lines.place[past.older :]
+    mine = lines.positions[past.older :]
 
     def by_event(places: np.ndarray) -> np.ndarray:
         out = np.zeros(events, np.int32)
