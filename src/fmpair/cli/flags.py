@@ -39,9 +39,9 @@ def with_flags(function: Callable[..., None], **groups: Sequence[Flag]) -> Calla
             values[group] = {member.name: values.pop(member.name) for member in flags}
         function(**values)
 
-    kept = [p.replace(kind=Flag.KEYWORD_ONLY) for p in parameters if p.name not in groups]
-    call.__signature__ = inspect.Signature([*kept, *members])  # type: ignore[attr-defined]
-    call.__annotations__ = {p.name: p.annotation for p in [*kept, *members]}
+    own_parameters = [p.replace(kind=Flag.KEYWORD_ONLY) for p in parameters if p.name not in groups]
+    call.__signature__ = inspect.Signature([*own_parameters, *members])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in [*own_parameters, *members]}
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     return call
 

@@ -119,23 +119,23 @@ def _without_pair(
     model: Candidate, names: Ablation, pair: Pair, every: Sequence[Pair]
 ) -> Candidate:
     """Return the model without one pair of fields; without any pair it is of order two."""
-    kept = [list(other) for other in every if other != pair]
+    remaining = [list(other) for other in every if other != pair]
     options = {name: value for name, value in model.options.items() if name not in TRIPLES}
-    if kept:
+    if remaining:
         options |= {name: model.options[name] for name in TRIPLES if name in model.options}
-        options["pairs"] = kept
+        options["pairs"] = remaining
     return replace(model, name=names.without[_label(pair)], options=options, ablation=None)
 
 
 def _family(model: Candidate, names: Ablation, fields: dict[str, Column]) -> list[Candidate]:
     """Return every candidate of an ablation, the one with all fields first."""
     every = list(fields.values())
-    kept: dict[str, list[Column]] = {names.model: every, names.none: []}
+    versions: dict[str, list[Column]] = {names.model: every, names.none: []}
     for field, column in fields.items():
-        kept.setdefault(names.without[field], [other for other in every if other != column])
+        versions.setdefault(names.without[field], [other for other in every if other != column])
     for field, label in names.only.items():
-        kept.setdefault(label, [fields[field]])
-    return [_with_columns(model, label, every, columns) for label, columns in kept.items()]
+        versions.setdefault(label, [fields[field]])
+    return [_with_columns(model, label, every, columns) for label, columns in versions.items()]
 
 
 def _with_columns(

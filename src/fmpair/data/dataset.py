@@ -277,9 +277,9 @@ class Dataset:
             )
         weight = weights_by_type(self.columns["event_type"], weights)
         weight *= self.weight.astype(np.float64)
-        kept = EventWeights(column, tuple((str(t), float(w)) for t, w in weights.items()))
+        stored = EventWeights(column, tuple((str(t), float(w)) for t, w in weights.items()))
         columns = self.columns.with_columns(weight.alias("weight"))
-        return replace(self, columns=columns, event_weights=kept)
+        return replace(self, columns=columns, event_weights=stored)
 
     def take(self, rows: np.ndarray) -> Dataset:
         """Return the events at these row numbers (or of this mask), with all vocabularies."""

@@ -55,7 +55,7 @@ def units_of(
     """Return the units of the test events, ordered by query, then by event.
 
     timed: the model uses time. An interaction is ranked at its own time; a user, or a user in a
-    context, at the time of their first event. memory: what the model takes of a history.
+    context, at the time of their first event. memory: which part of a history the model uses.
     """
     events = _numbered_together(train, test)
     by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns

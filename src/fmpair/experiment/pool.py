@@ -95,7 +95,7 @@ class _Worker:
 
     def start(self, cell: Cell) -> None:
         self.cell = cell
-        with suppress(OSError):  # a dead process is noticed when its result is read
+        with suppress(OSError):  # a dead process is detected when its result is read
             self.pipe.send(cell)
 
     def result(self) -> Record | None:

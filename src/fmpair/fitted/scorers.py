@@ -34,7 +34,7 @@ from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_
 
 @dataclass(frozen=True, eq=False)
 class ItemNeighbours:
-    """score(user, item) = sum over the item's neighbours j of near[item, j] * own[user, j].
+    """score(user, item) = sum over the item's neighbours j of near[item, j] * histories[user, j].
 
     histories: per user their items; near: per item its neighbours and how similar they are.
     """
@@ -79,7 +79,7 @@ class ItemNeighbours:
 
 @dataclass(frozen=True, eq=False)
 class UserNeighbours:
-    """score(user, item) = sum over the user's neighbours v of near[user, v] * own[v, item].
+    """score(user, item) = sum over the user's neighbours v of near[user, v] * histories[v, item].
 
     histories: per user their items; near: per user their neighbours and how similar they are.
     """
@@ -114,7 +114,7 @@ class UserNeighbours:
 def _restored(
     arrays: Mapping[str, np.ndarray], space: FeatureSpace, neighbours: int
 ) -> tuple[Rows, Rows]:
-    """Return (own, near) of a model file; neighbours: the number of rows of `near`."""
+    """Return (histories, near) of a model file; neighbours: the number of rows of `near`."""
     table = {
         **sparse("own", len(space.users), len(space.items)),
         **sparse("near", neighbours, neighbours),

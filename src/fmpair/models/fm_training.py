@@ -24,7 +24,7 @@ from fmpair.training.loop import learning_rate
 from fmpair.training.regularisation import ROLES
 
 GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
-LOST = 1e6  # a mean loss this large means divergence, in squared units of the targets
+LOST = 1e6  # a larger mean loss, in squared units of the targets, means divergence
 Passes = Iterator[tuple[Callable[[], Machine], float]]  # (the current machine, loss)
 
 
@@ -167,8 +167,8 @@ def train(
         penalties = penalties._replace(linear=np.full_like(penalties.linear, np.inf))
     learner = _descent if recipe.learner == "sgd" else _coordinates
     # float64 tables, one set per start and kept sample
-    kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
-    check_vectors(2 * (more.order - 1) * len(times), recipe.factors, kept * more.starts)
+    draws_kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
+    check_vectors(2 * (more.order - 1) * len(times), recipe.factors, draws_kept * more.starts)
     draws = [np.random.default_rng([recipe.seed, 0, start]) for start in range(more.starts)]
     passes = [learner(recipe, more, task.examples, penalties, rng) for rng in draws]
     return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
@@ -247,12 +247,12 @@ def _coordinates(
     machine = _start(recipe, more.order, examples, rng)
     threads = recipe.threads or all_threads()
     chain = gibbs.begin(examples, machine, penalties, rng if sampled else None, threads)
-    kept: deque[Machine] = deque(maxlen=more.samples if sampled else 1)
+    last_draws: deque[Machine] = deque(maxlen=more.samples if sampled else 1)
     try:
         for _ in range(recipe.epochs):
             loss = gibbs.iterate(chain)
-            kept.append(gibbs.machine_of(chain))
-            yield (lambda: mean_of(list(kept))), loss
+            last_draws.append(gibbs.machine_of(chain))
+            yield (lambda: mean_of(list(last_draws))), loss
     finally:
         gibbs.finish(chain)
 

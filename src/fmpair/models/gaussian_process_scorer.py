@@ -102,24 +102,24 @@ class GaussianProcessScorer:
 
 def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> GaussianProcessScorer:
     """Return the scorer of saved arrays."""
-    users, items, place = len(space.users), len(space.items), _places(space)
+    users, items, field_of_row = len(space.users), len(space.items), _places(space)
     situations = len(arrays.get("situations.start", ())) - 1
     pairs, by_pair = len(arrays.get("item", ())), ("pairs",)
     table = {
-        "vectors": Numbers((len(place), "factors"), FLOAT64),
+        "vectors": Numbers((len(field_of_row), "factors"), FLOAT64),
         "scales": Numbers((users, 3), FLOAT64),
         "start": Starts((users + 1,), "pairs"),
         "item": Places(by_pair, items),
         "other": Places(by_pair, items),
         "situation": Places(by_pair, situations),
         "weight": Numbers((2 * pairs,), FLOAT64),
-        **file_checks.sparse("situations", max(situations, 0), len(place)),
+        **file_checks.sparse("situations", max(situations, 0), len(field_of_row)),
     }
     checked = file_checks.check(arrays, table)
     scorer = GaussianProcessScorer(
         space,
         Latent(*(checked[name] for name in Latent._fields)),
-        PointLayout(rows_from(checked, "situations"), place),
+        PointLayout(rows_from(checked, "situations"), field_of_row),
         UserPairs(*(checked[name] for name in UserPairs._fields)),
         checked["weight"],
     )

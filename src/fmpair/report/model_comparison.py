@@ -57,7 +57,7 @@ class ModelComparison:
     test are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
-    baselines: the models that only count: popularity, Markov chains, neighbours and EASE.
+    baselines: the simple models: popularity, Markov chains, neighbours and EASE.
     """
 
     label: str
@@ -218,9 +218,9 @@ def _added(
 ) -> dict[str, Any]:
     """The full model against the one without a field."""
     row = tested(scores, full, without, p, options)
-    kept = {name: row[name] for name in ("difference", "relative", "p", "detectable")}
+    effect = {name: row[name] for name in ("difference", "relative", "p", "detectable")}
     verdict = None if row["p"] is None else FIELD_VERDICTS[row["mark"]]
-    return {"without": scores.mean(without), **kept, "verdict": verdict}
+    return {"without": scores.mean(without), **effect, "verdict": verdict}
 
 
 def _gain_alone(

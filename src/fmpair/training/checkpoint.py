@@ -90,7 +90,7 @@ def run_with_checkpoint(
     progress: bool | Callable[[Epoch], None],
     file: Checkpoint,
 ) -> Any:
-    """Run the epochs of a fit from what was saved of it. fit: its identity, and what was saved."""
+    """Run the epochs of a fit, from its saved state if any. fit: its identity, and that state."""
     if not (isinstance(run, TrainingRun) and run.resumable):
         raise OptionError(f"{type(recipe).__name__} does not support {named('checkpoint')}")
     begun, saved = fit

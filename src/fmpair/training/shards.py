@@ -1,4 +1,4 @@
-"""Fitting to Parquet files: on a cluster, of which no machine reads all, or on one GPU."""
+"""Fitting to Parquet files: on a cluster, whose machines read some files each, or on one GPU."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def fit_parts(
     if options.device != CPU and resolve_device(options.device) != CPU:
         if on is not None:
             raise OptionError(
-                f"{named('on')} and {named('device', options.device)} exclude each other"
+                f"{named('on')} and {named('device', options.device)} cannot be combined"
             )
         options = _with_history(options, timestamp)
         given = (*columns, names, weight, timestamp)
@@ -127,7 +127,7 @@ def _on_device(
 
 
 def _counted(task: Task) -> Rows:
-    """Return stand-ins of the seen items of a task, see `_placeholder`."""
+    """Return placeholders for the seen items of a task, see `_placeholder`."""
     problem = task.problem
     with layout_on(task.options.device):
         return _placeholder(tally(problem.user, problem.users), tally(problem.item, problem.items))
@@ -190,7 +190,7 @@ def _without_history(options: FMPairOptions) -> FMPairOptions:
 
 
 def _with_history(options: FMPairOptions, timestamp: str | None) -> FMPairOptions:
-    """Return the options; raise OptionError unless both histories and times are given, or none."""
+    """Return the options; raise OptionError if only one of history and times is given."""
     if timestamp is None:
         if options.history not in (0, None, AUTO):
             raise OptionError(f"{named('history')} of parts needs {named('timestamp', ...)}")

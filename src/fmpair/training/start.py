@@ -22,7 +22,7 @@ from fmpair.features import FeatureSpace, Side
 from fmpair.features.history_fields import HISTORY
 from fmpair.solvers.ridge import Design
 from fmpair.threads import all_threads, blas_on
-from fmpair.training.content import design_of, telling_content
+from fmpair.training.content import design_of, predictive_content
 from fmpair.training.options import FACTORS, FMPairOptions
 
 NORMALS = 4096  # rows of initial vectors that a thread draws at a time
@@ -126,7 +126,7 @@ def add_content(
     well the profile predicts held-out events of the other half. Content that does not predict them
     adds nothing.
     """
-    content = design_of(problem, side, telling_content(side, problem), options.threads)
+    content = design_of(problem, side, predictive_content(side, problem), options.threads)
     if not content.described.any():
         return content
     seen = distinct_pairs(problem.user, problem.item, problem.users)

@@ -153,8 +153,8 @@ def decide(
     taken = {*(context or ()), *item_columns, *leaks, *display}
     decisions = {d.column: d for d in _roles(events, given, taken)}
     rest = [name for name in events.columns if name not in decisions]
-    asked = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
-    decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in asked}
+    requested = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
+    decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in requested}
     if context is None:
         for name in (name for name in rest if name in table and name not in leaks):
             why = "in the item table too"

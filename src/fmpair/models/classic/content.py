@@ -1,4 +1,4 @@
-"""Models of what items are like: ContentProfile and ContentKNN, which rank items without events."""
+"""Content-based models: ContentProfile and ContentKNN, which also rank items without events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def content_of(space: FeatureSpace, data: Dataset, rarity: float) -> Rows:
 
 
 def _block(encoder: Encoder, data: Dataset, rarity: float) -> Rows:
-    """Return the features of one field, each row at most of length one, so that all count alike.
+    """Return the features of one field; rows have length one at most, so that fields count equally.
 
     A standardised number z is z / sqrt(1 + z^2). Values of a vocabulary are weighted by
     idf^rarity, idf = ln(1 + items / items with the value); bins, flags and vectors are not.

@@ -156,8 +156,13 @@ def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -
     for _ in range(TRIES):
         hit = np.flatnonzero(np.isin(user * problem.items + negative, seen))
         negative[hit] = rng.choice(offered, len(hit))
-    kept = ~np.isin(user * problem.items + negative, seen)
-    return ChosenPairs(user[kept], positive[kept], negative[kept], problem.situation[events][kept])
+    valid = ~np.isin(user * problem.items + negative, seen)
+    return ChosenPairs(
+        user[valid],
+        positive[valid],
+        negative[valid],
+        problem.situation[events][valid],
+    )
 
 
 def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> MarginParts:
