@@ -113,7 +113,7 @@ def recommend(
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
-        "candidates": _items(candidates, files) if candidates else None,
+        "candidates": _read_items(candidates, files) if candidates else None,
         "exclude": exclude or None,
         "user_features": read_plain(user_features, files, "user") if user_features else None,
     } | {"unknown": unknown, **rule_options(ruling)}
@@ -263,8 +263,7 @@ def _users(path: str, files: dict[str, Any]) -> pl.DataFrame:
     return frame
 
 
-def _items(path: str, files: dict[str, Any]) -> list[Any]:
-    """Read the items of a file."""
+def _read_items(path: str, files: dict[str, Any]) -> list[Any]:
     frame = read_plain(path, files)
     return frame[_column_of("item", frame, path)].to_list()
 

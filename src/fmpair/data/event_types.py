@@ -132,7 +132,7 @@ def add_impressions(
     """
     columns = _role_columns(table, roles)
     ids = {"user": data.users, "item": data.items}
-    new = table.select(_as_known_type(table[columns[role]], ids[role], role) for role in ids)
+    new = table.select(_as_event_id_type(table[columns[role]], ids[role], role) for role in ids)
     unknown = np.any([known.numbers(new[role]) < 0 for role, known in ids.items()], axis=0)
     if unknown.any():
         LOG.warning(
@@ -182,8 +182,7 @@ def _role_columns(table: pl.DataFrame, roles: Mapping[str, str | None]) -> dict[
     return columns
 
 
-def _as_known_type(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
-    """Cast ids to the id type of the events."""
+def _as_event_id_type(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
     ids = comparable(as_plain(values), known.ids.dtype)
     if ids is None:
         raise DataError(

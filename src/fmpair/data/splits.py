@@ -100,12 +100,12 @@ def by_time(
         return cut(order, test, validation, times)
     if after is None:
         raise OptionError("validation_after requires after, the first time of the test part")
-    last = _before(data, after)
+    last = _count_before(data, after)
     middle = last
     if validation:
         middle = time_boundary(times[:last], last - round(validation * len(data)))
     if validation_after is not None:
-        middle = _before(data, validation_after)
+        middle = _count_before(data, validation_after)
     if not 0 < middle <= last < len(data):
         first, last_time = data.columns["timestamp"].gather([order[0], order[-1]])
         raise DataError(f"one of the parts would be empty: times range from {first} to {last_time}")
@@ -222,8 +222,7 @@ def _folds(order: np.ndarray, always: np.ndarray, count: int, validation: float)
     return splits
 
 
-def _before(data: Dataset, moment: Any) -> int:
-    """Count the events before a time."""
+def _count_before(data: Dataset, moment: Any) -> int:
     check_process()
     times = data.columns["timestamp"]
     limit = _time(moment)

@@ -170,7 +170,7 @@ def read_times(values: pl.Series) -> pl.Series:
         )
     if times.dtype.is_float() and times.is_infinite().any():
         raise DataError(f"column {values.name!r} has infinite times: leave them empty")
-    _warn(times)
+    _warn_of_missing_and_future(times)
     return times
 
 
@@ -250,8 +250,7 @@ def _spread(values: pl.Series) -> pl.Series:
     return known.gather_every(max(len(known) // SAMPLE, 1))
 
 
-def _warn(times: pl.Series) -> None:
-    """Log missing and future times."""
+def _warn_of_missing_and_future(times: pl.Series) -> None:
     missing = _missing(times)
     if missing.any():
         few = missing.sum() <= FEW * len(times)

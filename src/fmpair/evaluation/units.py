@@ -117,15 +117,15 @@ def _relevant(
     inside = True if protocol.domain is None else in_domain(test, protocol.domain)
     has_history = True if earlier is None else np.diff(earlier.start) > 0
     rows = np.flatnonzero((gain > 0) & inside & has_history)
-    rows = rows[_firsts(group[rows], test.item[rows])]
+    rows = rows[_first_rows_of_pairs(group[rows], test.item[rows])]
     if protocol.relevant in ("warm", "cold"):
         warm = np.isin(events.item[rows], events.train.item)
         rows = rows[warm if protocol.relevant == "warm" else ~warm]
     elif protocol.relevant != "all" and protocol.unit == "interaction":
-        rows = rows[_firsts(events.user[rows], test.item[rows])]
+        rows = rows[_first_rows_of_pairs(events.user[rows], test.item[rows])]
     if protocol.relevant in ("new", "next"):
-        trained = _pairs(events.train_user, events.train.item)
-        rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), trained)]
+        trained = _pair_numbers(events.train_user, events.train.item)
+        rows = rows[~np.isin(_pair_numbers(events.user[rows], events.item[rows]), trained)]
     if protocol.relevant == "next" or protocol.targets != "all":
         last = protocol.targets == "last" and protocol.relevant != "next"
         rows = np.sort(rows[_one_each(events.user[rows], test.take(rows), last)])
@@ -192,12 +192,11 @@ def _first_of_group(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
     return firsts[EVENT].to_numpy().astype(np.int64)
 
 
-def _firsts(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """Return the first row of each distinct pair, ascending."""
-    return np.sort(np.unique(_pairs(owner, item), return_index=True)[1])
+def _first_rows_of_pairs(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+    return np.sort(np.unique(_pair_numbers(owner, item), return_index=True)[1])
 
 
-def _pairs(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+def _pair_numbers(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
     """Encode each pair as one int64."""
     return (owner.astype(np.int64) << 32) | item
 

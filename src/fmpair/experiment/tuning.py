@@ -121,7 +121,6 @@ def _next_trials(
 
 
 def _report(experiment: Experiment, study: Study, job: Job, record: Mapping[str, Any]) -> None:
-    """Report the value of a trial to the search."""
     if record["error"] is not None and not record["by_model"]:
         setting = study.search.settings[job.number]
         shown = ", ".join(f"{name} {value}" for name, value in setting.items())

@@ -358,7 +358,6 @@ def _is_pairing(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    """Return a value as a short text."""
     text = repr(value) if isinstance(value, str | float | bool | None) else type(value).__name__
     return text if len(text) <= 60 else f"{text[:60]}..."
 

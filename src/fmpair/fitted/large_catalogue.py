@@ -343,12 +343,12 @@ def cells(
     sample = _points(vectors[chosen], constants[chosen], axes)
     centres = sample[draw.permutation(size)[:count], :-1]
     for _ in range(CELL_ROUNDS):
-        centres = _means(sample, _nearest(sample, centres), centres, draw)
+        centres = _means(sample, _nearest_centres(sample, centres), centres, draw)
     cell = np.empty(len(vectors), np.int32)
 
     def find_cells(first: int) -> None:
         part = slice(first, first + POINTS_AT_ONCE)
-        cell[part] = _nearest(_points(vectors[part], constants[part], axes), centres)
+        cell[part] = _nearest_centres(_points(vectors[part], constants[part], axes), centres)
 
     with blas_on(1):  # threads of our own, one per part, also run the work outside BLAS
         side_by_side(find_cells, range(0, len(vectors), POINTS_AT_ONCE), None)
@@ -363,8 +363,7 @@ def _points(vectors: np.ndarray, constants: np.ndarray, axes: np.ndarray) -> np.
     return points
 
 
-def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Return the nearest centre of each point."""
+def _nearest_centres(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     half = np.einsum("cf,cf->c", centres, centres) / 2
     by_centre = np.ascontiguousarray(np.column_stack([centres, -half]).T)
     out = np.empty(len(points), np.int64)

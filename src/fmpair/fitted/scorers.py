@@ -264,12 +264,12 @@ class Layout:
         """Return the features of queries; user: numbers, -1 if unknown."""
         known = np.where(user < 0, self.stranger, user)
         first = int(self.edges[2])
-        return join_rows([_ids(known), _shifted(profiles, first), _shifted(contexts, first)])
+        return join_rows([_id_rows(known), _shifted(profiles, first), _shifted(contexts, first)])
 
     def item(self, item: np.ndarray, attributes: Rows) -> Rows:
         """Return the features of items; attributes: one row for each."""
         first = int(self.edges[2]) + self.space.query.size
-        return join_rows([_ids(self.stranger + 1 + item), _shifted(attributes, first)])
+        return join_rows([_id_rows(self.stranger + 1 + item), _shifted(attributes, first)])
 
 
 @dataclass(frozen=True)
@@ -358,8 +358,7 @@ def _alone(machine: Machine, rows: Rows) -> np.ndarray:
     return linear + pairs_of(machine.pairs, rows) + triples_of(machine.triples, rows)
 
 
-def _ids(numbers: np.ndarray) -> Rows:
-    """Return rows of one feature each."""
+def _id_rows(numbers: np.ndarray) -> Rows:
     count = len(numbers)
     return Rows(np.arange(count + 1), numbers.astype(np.int32), np.ones(count, np.float32))
 

@@ -55,7 +55,7 @@ def task_of(
     layout = Layout(space)
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
-    rows = [_rows(layout, part.events, user_rows, item_rows) for part in parts]
+    rows = [_features_of_events(layout, part.events, user_rows, item_rows) for part in parts]
     target = np.concatenate([part.target for part in parts]).astype(np.float64)
     examples = Examples(stack_rows(*rows), target, layout.edges, binary)
     return MachineTask(layout, user_rows, item_rows, examples)
@@ -105,8 +105,7 @@ def unobserved(data: Dataset, seed: int) -> Dataset:
     return replace(context, user=user, item=item)
 
 
-def _rows(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
-    """Return all features of every event."""
+def _features_of_events(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
     contexts, situation = situations(layout.space, events)
     query = layout.query(events.user, user_rows.take(events.user), contexts.take(situation))
     return join_rows([query, layout.item(events.item, item_rows.take(events.item))])

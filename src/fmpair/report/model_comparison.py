@@ -115,7 +115,7 @@ def _comparison(results: Results, label: str) -> ModelComparison:
         metric: PairedScores(metric, models, values.filter(pl.col("metric") == metric), units)
         for metric in metrics
     }
-    rows = [row for scores in by_metric.values() for row in _rows(scores, options)]
+    rows = [row for scores in by_metric.values() for row in _rows_by_model(scores, options)]
     ablations = experiment.ablations if main in by_metric else ()
     return ModelComparison(
         label,
@@ -133,8 +133,7 @@ def _comparison(results: Results, label: str) -> ModelComparison:
     )
 
 
-def _rows(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:
-    """One row per model."""
+def _rows_by_model(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:
     if not scores.models:
         return []
     best = scores.best() if has_a_winner(scores.metric) else None

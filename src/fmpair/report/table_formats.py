@@ -158,7 +158,6 @@ def _markdown_line(cells: Iterable[str]) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape the characters that have a meaning in Markdown."""
     text = harmless(text)
     for character in "\\`*_|<[":
         text = text.replace(character, "\\" + character)

@@ -87,7 +87,7 @@ def fit_parts(
         options = _with_history(options, timestamp)
         given = (*columns, names, weight, timestamp)
         how = (seen, progress, checkpoint)
-        return _on_device(recipe, options, paths, given, (users, items), how)
+        return _fit_on_device(recipe, options, paths, given, (users, items), how)
     others = (progress, checkpoint is not None, users is not None, items is not None)
     if names or weight or timestamp or any(others):
         raise OptionError(
@@ -95,10 +95,10 @@ def fit_parts(
             f"{named('items')}, {named('progress')} and {named('checkpoint')} of parts need "
             f"{named('device', CUDA)}"
         )
-    return _on_cluster(recipe, _without_history(options), paths, columns, on or RAY, seen)
+    return _fit_on_cluster(recipe, _without_history(options), paths, columns, on or RAY, seen)
 
 
-def _on_device(
+def _fit_on_device(
     recipe: Any,
     options: FMPairOptions,
     paths: list[str],
@@ -133,7 +133,7 @@ def _counted(task: Task) -> Rows:
         return _placeholder(tally(problem.user, problem.users), tally(problem.item, problem.items))
 
 
-def _on_cluster(
+def _fit_on_cluster(
     recipe: Any,
     options: FMPairOptions,
     paths: list[str],

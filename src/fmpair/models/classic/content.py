@@ -163,8 +163,7 @@ class ProfileScorer:
     scores_unknown_users: ClassVar[bool] = False
 
     @cached_property
-    def _by_feature(self) -> Rows:
-        """Per feature the items that have it."""
+    def _items_by_feature(self) -> Rows:
         from fmpair.solvers.linear_algebra import turned
 
         return turned(self.content, self.side.size)
@@ -173,7 +172,7 @@ class ProfileScorer:
         """Return the inner products of rows of features with all items: float32 [rows, items]."""
         from fmpair.solvers.linear_algebra import product
 
-        return product(rows, self._by_feature, self.content.size)
+        return product(rows, self._items_by_feature, self.content.size)
 
     def _profiles(self, history: Rows) -> Rows:
         across = self.content.take(history.column)

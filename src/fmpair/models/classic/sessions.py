@@ -73,7 +73,7 @@ class VSKNN(Recipe):
         filled = np.diff(lines.start) > 0
         ended = np.zeros(lines.users, np.int64)
         ended[filled] = lines.moment[lines.start[1:][filled] - 1]
-        known = Sessions(self, _rows(lines), ended, len(events.items))
+        known = Sessions(self, _item_sequences(lines), ended, len(events.items))
         return Ranker.of(self, events, SessionNeighbours(known, empty_rows(lines.users)))
 
     def restore(
@@ -113,7 +113,7 @@ class Sessions:
     def latest(self) -> Rows:
         """Per item the latest sessions with it, at most `sample`: no other can be a neighbour."""
         by_item = group_rows(self.distinct.column, self.distinct.owner, self.items)
-        return _last(by_item, self.options.sample)
+        return _last_entries(by_item, self.options.sample)
 
     @cached_property
     def share(self) -> np.ndarray:
@@ -181,13 +181,13 @@ class SessionNeighbours:
         if len(key):
             similar = np.add.reduceat(similar[entry], first)
             match = np.maximum.reduceat(match[entry], first)
-        candidates = _last(candidates, self.known.options.sample)
+        candidates = _last_entries(candidates, self.known.options.sample)
         # the most similar last, the latest of equals
         order = np.lexsort((candidates.column, similar[candidates.value], candidates.owner))
         candidates = candidates._replace(
             column=candidates.column[order], value=candidates.value[order]
         )
-        best = _last(candidates, self.known.options.k)
+        best = _last_entries(candidates, self.known.options.k)
         return best._replace(value=similar[best.value] * match[best.value])
 
     def _weights(self, history: Rows) -> tuple[Rows, np.ndarray, np.ndarray]:
@@ -205,7 +205,7 @@ class SessionNeighbours:
 
     def extended(self, lines: Timelines) -> SessionNeighbours:
         """Return the scorer with more events of known users; the sessions to compare with stay."""
-        return replace(self, more=join_rows([self.more, _rows(lines)]))
+        return replace(self, more=join_rows([self.more, _item_sequences(lines)]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         parts = {"own": self.known.training, "more": self.more}
@@ -225,8 +225,7 @@ def _decay(name: str, age: np.ndarray, length: np.ndarray) -> np.ndarray:
     return np.ones(len(age))
 
 
-def _last(rows: Rows, count: int) -> Rows:
-    """Return the last `count` entries of each row."""
+def _last_entries(rows: Rows, count: int) -> Rows:
     end = rows.start[1:]
     lengths = np.minimum(np.diff(rows.start), count)
     start = starts(lengths)
@@ -238,8 +237,7 @@ def _ones(start: np.ndarray, column: np.ndarray) -> Rows:
     return Rows(start, column, np.ones(len(column), np.float32))
 
 
-def _rows(lines: Timelines) -> Rows:
-    """Return the items of each user, oldest first."""
+def _item_sequences(lines: Timelines) -> Rows:
     return _ones(lines.start, lines.item)
 
 
