@@ -100,9 +100,9 @@ def _vectors(model: Any, data: Dataset) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     for user in np.unique(data.user)[:PROBES]:
         score = np.asarray(model.score(int(user)), np.float64).ravel()
-        rest = score - items @ users[user]
+        residual = score - items @ users[user]
         largest = TOLERANCE * max(np.ptp(score), TOLERANCE)
-        if len(score) != len(items) or np.ptp(rest) > largest:
+        if len(score) != len(items) or np.ptp(residual) > largest:
             return None
     return users, items
 

@@ -145,14 +145,14 @@ def _with_columns(
 
     A table that loses no column stays as the file has it, so the full model keeps its cell id.
     """
-    gone = [column for column in every if column not in kept]
+    removed = [column for column in every if column not in kept]
     left: dict[str, Any] = {
         option: tuple(name for other, name in kept if other == option)
         for option in ROLES
-        if any(other == option for other, _ in gone)
+        if any(other == option for other, _ in removed)
     }
-    names = {f"{ROLES[option]}.{name}" for option, name in gone}
-    names |= {name for _, name in gone} - {name for _, name in kept}
+    names = {f"{ROLES[option]}.{name}" for option, name in removed}
+    names |= {name for _, name in removed} - {name for _, name in kept}
     search = {name: range for name, range in model.search.items() if not _about(name, names)}
     return replace(
         model,

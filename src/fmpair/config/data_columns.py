@@ -147,8 +147,8 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     head = with_types(contents.events.select(names), id_columns(names))
     roles: dict[str, str] = {}
     if all(name is None or name in names for name in named.values()):  # else reported later
-        there = {role: name for role, name in named.items() if name in names}
-        roles = role_columns(head, there, taken)
+        present = {role: name for role, name in named.items() if name in names}
+        roles = role_columns(head, present, taken)
     rest = [name for name in names if name not in (*roles.values(), *moved)]
     context = tuple(rest if options.get("context") is None else options["context"])
     timed = {"timestamp"} if options.get("order") else set()

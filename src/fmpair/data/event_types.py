@@ -230,17 +230,17 @@ def without_refunds(
     one_of("refunds", refunds, REFUNDS)
     if refunds == "keep":
         return events
-    back = {name: flags for name, flags in _refunds(everything, roles).items() if flags.any()}
-    either = np.any([flags.to_numpy() for flags in back.values()], axis=0)
+    marked = {name: flags for name, flags in _refunds(everything, roles).items() if flags.any()}
+    either = np.any([flags.to_numpy() for flags in marked.values()], axis=0)
     count = int(either.sum())
     if not count:
         return events
     if count == len(events):
         raise DataError(
-            f"all {count:,} events are refunds by {' and '.join(map(repr, back))}: "
+            f"all {count:,} events are refunds by {' and '.join(map(repr, marked))}: "
             f"{named('refunds', 'keep')} takes them as choices"
         )
-    where = " and ".join(f"{int(flags.sum()):,} by {name!r}" for name, flags in back.items())
+    where = " and ".join(f"{int(flags.sum()):,} by {name!r}" for name, flags in marked.items())
     notice(
         f"left out {count:,} of {len(events):,} events that are refunds ({where}); "
         f"{named('refunds', 'keep')} takes them as choices"

@@ -138,8 +138,9 @@ def cold_items(
     shuffled = np.random.default_rng((seed, 1)).permutation(rest)
     tested, validated = (round(warm * len(rest) * (share > 0)) for share in (test, validation))
     new_test, new_validation, _ = np.split(shuffled, [tested, tested + validated])
-    taken = np.append(split.test, new_test), np.append(split.validation, new_validation)
-    return split_of(np.setdiff1d(split.train, shuffled[: tested + validated]), taken[1], taken[0])
+    train = np.setdiff1d(split.train, shuffled[: tested + validated])
+    validation_rows = np.append(split.validation, new_validation)
+    return split_of(train, validation_rows, np.append(split.test, new_test))
 
 
 def _cold(

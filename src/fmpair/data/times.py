@@ -141,8 +141,8 @@ def time_form(values: pl.Series) -> str | None:
         return "numbers" if by_name else None
     if unit is None:
         return None
-    when = microseconds(values.filter(~_missing(values)))
-    if by_name or (when.min() >= PLAUSIBLE and when.max() <= _now() + DAY):
+    moment = microseconds(values.filter(~_missing(values)))
+    if by_name or (moment.min() >= PLAUSIBLE and moment.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
 

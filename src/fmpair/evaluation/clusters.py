@@ -115,8 +115,8 @@ def variance_between(total: np.ndarray, size: np.ndarray) -> VarianceComponent:
 def freedom_of(parts: Sequence[VarianceComponent]) -> float:
     """Degrees of freedom of a sum of independent variances: (sum v)^2 / sum(v^2 / freedom)."""
     whole = sum(part.variance for part in parts)
-    below = sum(part.variance**2 / part.freedom for part in parts)
-    return whole**2 / below if below > 0 else np.inf
+    denominator = sum(part.variance**2 / part.freedom for part in parts)
+    return whole**2 / denominator if denominator > 0 else np.inf
 
 
 def _sums(values: np.ndarray, groups: Groups, name: str) -> tuple[np.ndarray, np.ndarray]:

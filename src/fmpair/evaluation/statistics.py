@@ -186,9 +186,9 @@ def bootstrap_interval(
     plain = t_quantile(1 - level, of_users.freedom)
     low, high = _drawn_t(combined(clusters, seed), (1 - level) / 2, draws, seed)
     # The variance between folds and seeds widens both, by as much as it does Student's t.
-    whole = t_quantile(1 - level, clusters.freedom) * math.sqrt(clusters.variance)
-    below = mean - max(high / plain, 1.0) * whole
-    above = mean + max(-low / plain, 1.0) * whole
+    half_width = t_quantile(1 - level, clusters.freedom) * math.sqrt(clusters.variance)
+    below = mean - max(high / plain, 1.0) * half_width
+    above = mean + max(-low / plain, 1.0) * half_width
     return (max(below, 0.0) if (clusters.total >= 0).all() else below), above
 
 

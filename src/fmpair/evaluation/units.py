@@ -60,8 +60,8 @@ def units_of(
     events = _numbered_together(train, test)
     by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns
     names = list(dict.fromkeys([*test.context, *([TIME] if by_time else [])]))
-    alone = protocol.unit == "user" or not names
-    query = events.user if alone else _first_of_group(events.user, test.columns.select(names))
+    plain = protocol.unit == "user" or not names
+    query = events.user if plain else _first_of_group(events.user, test.columns.select(names))
     session = in_session(events) if protocol.history == "test" else None
     if protocol.history != "train":
         query = np.arange(len(test))

@@ -98,8 +98,8 @@ def rows_of(
     mean, spread = (np.array(numbers, np.float32) for numbers in moments)
     matrix = (matrix - mean) / spread
     length, usual = _lengths(matrix), float(_lengths((mean / spread)[None])[0])
-    far = length > SHORTEST * max(usual, SHORTEST)
-    row, matrix, length = row[far], matrix[far], length[far]
+    has_direction = length > SHORTEST * max(usual, SHORTEST)
+    row, matrix, length = row[has_direction], matrix[has_direction], length[has_direction]
     if field.normalize is False:
         length = np.maximum(length / np.float32(FAR), 1)  # shorten outliers only
     matrix = matrix / length[:, None]

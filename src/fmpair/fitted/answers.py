@@ -63,8 +63,8 @@ def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
         return _answered(model, questions, requests)
     groups: dict[int, list[int]] = {}
     for number, (question, request) in enumerate(zip(questions, requests)):
-        alone = request.chosen is not None or request.query.situation.width or question.rules
-        groups.setdefault(number if alone else -1, []).append(number)
+        separate = request.chosen is not None or request.query.situation.width or question.rules
+        groups.setdefault(number if separate else -1, []).append(number)
     by_number: dict[int, Answer] = {}
     for numbers in groups.values():
         answered = _answered(

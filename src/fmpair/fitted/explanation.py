@@ -133,12 +133,12 @@ def _history_parts(model: FactorModel, queries: Queries, row: int) -> Part:
 def _query_parts(model: FactorModel, queries: Queries, row: int) -> Part:
     """Return the user and every query feature."""
     number = int(queries.user[row])
-    here = slice(*queries.rows.start[row : row + 2])
-    columns = queries.rows.column[here]
+    entries = slice(*queries.rows.start[row : row + 2])
+    columns = queries.rows.column[entries]
     known = number >= 0
     name = f"user={model.space.users.ids[number]}" if known else "a usual user"
     user = model.parameters.users[number] if known else model.mean_user
-    scaled = queries.rows.value[here, None] * model.parameters.query[columns].astype(np.float64)
+    scaled = queries.rows.value[entries, None] * model.parameters.query[columns].astype(np.float64)
     names, label = _names(model.space.query, name, columns)
     return Part(names, np.vstack([user.astype(np.float64)[None], scaled]), columns, label)
 

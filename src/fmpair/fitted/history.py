@@ -205,10 +205,10 @@ def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
     owner, column = pair >> 32, (pair & 0xFFFFFFFF).astype(np.int32)
     place = _places(seen, owner, column)
     inside = place < seen.start[owner + 1]
-    there = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
+    known = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
     value = seen.value.copy()
-    value[place[there]] += times[there]
-    new = ~there
+    value[place[known]] += times[known]
+    new = ~known
     added = np.bincount(owner[new], minlength=seen.size)
     return Rows(
         seen.start + starts(added),

@@ -88,8 +88,8 @@ class Recommender(FactorModel):
         number = self.item_number(item)
         if not len(queries.user):
             raise UnknownError("the model knows no users")
-        apart = self.item_vectors[number] - self.item_vectors.mean(axis=0)
-        score = self.vectors(queries) @ apart
+        direction = self.item_vectors[number] - self.item_vectors.mean(axis=0)
+        score = self.vectors(queries) @ direction
         score = score + (self.item_constants[number] - self.item_constants.mean())
         allowed = np.ones(len(score), bool)
         if exclude_seen:

@@ -132,11 +132,11 @@ def _terms(
 ) -> tuple[list[str], np.ndarray]:
     """Return the summands of the product of two sparse rows, with labels of their ids."""
     entries = left.take(np.array([user]))
-    across = right.take(entries.column)
-    of_item = across.column == item
-    entry = across.owner[of_item]
+    partners = right.take(entries.column)
+    of_item = partners.column == item
+    entry = partners.owner[of_item]
     labels = [f"{what}={name}" for name in ids.take(entries.column[entry])]
-    return labels, entries.value[entry] * across.value[of_item]
+    return labels, entries.value[entry] * partners.value[of_item]
 
 
 def _written_out(rows: Rows, number: int, columns: int) -> np.ndarray:

@@ -57,15 +57,15 @@ def list_frame(
     shown: one row for each query; name: of the item column.
     """
     places, score, filled = best
-    taken = np.arange(places.shape[1]) < filled[:, None]
-    owner, rank = np.nonzero(taken)
-    numbers = places[taken]
+    filled_in = np.arange(places.shape[1]) < filled[:, None]
+    owner, rank = np.nonzero(filled_in)
+    numbers = places[filled_in]
     if chosen is not None:
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
     lists = pl.DataFrame(
         {
             name: items.take(numbers),
-            "score": score[taken],
+            "score": score[filled_in],
             "rank": (rank + 1).astype(np.int64),
         }
     )

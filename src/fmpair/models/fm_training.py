@@ -93,14 +93,14 @@ def unobserved(data: Dataset, seed: int) -> Dataset:
     rng = np.random.default_rng([seed, 1])
     users, items = np.unique(data.user), np.unique(data.item)
     seen = data.seen
-    taken = seen.owner * len(data.items) + seen.column
+    observed = seen.owner * len(data.items) + seen.column
     user, item = np.empty(len(data), np.int32), np.empty(len(data), np.int32)
     waiting = np.arange(len(data))
     while len(waiting):
         user[waiting], item[waiting] = (rng.choice(ids, len(waiting)) for ids in (users, items))
         key = user[waiting].astype(np.int64) * len(data.items) + item[waiting]
-        at = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
-        waiting = waiting[taken[at] == key]
+        at = np.minimum(np.searchsorted(observed, key), len(observed) - 1)
+        waiting = waiting[observed[at] == key]
     context = data.take(rng.integers(len(data), size=len(data)))
     return replace(context, user=user, item=item)
 

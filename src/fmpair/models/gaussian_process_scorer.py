@@ -229,8 +229,8 @@ def _first(recipe: Any, layout: PointLayout, users: int) -> Latent:
     vectors = rng.random((len(layout.place), recipe.factors)) * 1e-4
     context = layout.place > 0
     dimensions = recipe.factors * max(int(layout.place.max()), 1)
-    apart = rng.standard_normal((int(context.sum()), recipe.factors))
-    vectors[context] = apart * APART / np.sqrt(dimensions)
+    offsets = rng.standard_normal((int(context.sum()), recipe.factors))
+    vectors[context] = offsets * APART / np.sqrt(dimensions)
     length, noise = 0.5 + rng.random(users), recipe.initial_noise * (1 + rng.random(users))
     return Latent(vectors, np.log(np.column_stack([length, np.ones(users), noise])))
 

@@ -158,8 +158,8 @@ def _vectors(rows: Rows, inside: slice) -> np.ndarray:
     width = inside.stop - inside.start
     long = np.flatnonzero(np.diff(rows.start) >= width)
     some = rows.take(long[np.linspace(0, len(long) - 1, min(len(long), VECTORS)).astype(int)])
-    here = (some.column >= inside.start) & (some.column < inside.stop)
-    return some.value[here].astype(np.float64).reshape(-1, width)
+    in_field = (some.column >= inside.start) & (some.column < inside.stop)
+    return some.value[in_field].astype(np.float64).reshape(-1, width)
 
 
 def loyalty(values: Rows, field: np.ndarray, fields: int) -> np.ndarray:

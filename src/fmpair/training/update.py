@@ -257,8 +257,8 @@ def _problem(
     are only excluded from the negatives.
     """
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
-    mine = np.isin(owner, fresh.user)
-    count = int(mine.sum())
+    relevant = np.isin(owner, fresh.user)
+    count = int(relevant.sum())
     # count the users of each value over all users, not only those of the new events
     query = query_groups(
         space.query, arrays.user_rows, fresh.user, fresh.contexts, fresh.situation, options.sharing
@@ -274,8 +274,8 @@ def _problem(
         history = history._replace(until=np.append(history.until, none), since=since, rows=rows)
     return fresh._replace(
         history=history,
-        user=np.concatenate([fresh.user, owner[mine]]),
-        item=np.concatenate([fresh.item, item[mine]]),
+        user=np.concatenate([fresh.user, owner[relevant]]),
+        item=np.concatenate([fresh.item, item[relevant]]),
         weight=np.concatenate([fresh.weight, np.ones(count, np.float32)]),
         known=np.concatenate([fresh.known, np.ones(count, bool)]),
         situation=np.concatenate([fresh.situation, np.zeros(count, np.int32)]),

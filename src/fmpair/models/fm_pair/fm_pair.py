@@ -221,8 +221,8 @@ class FMPairSelected(FMPairOptions, UpdatableRecipe):
 
     def _train(self, data: Dataset, hidden: Sequence[str]) -> Iterator[Epoch]:
         """Return the epochs of training without the hidden columns."""
-        gone = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
-        return loop.train(self, self._without(gone), without_columns(data, hidden))
+        removed = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
+        return loop.train(self, self._without(removed), without_columns(data, hidden))
 
     def _without(self, gone: Collection[str]) -> FMPairOptions:
         options = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}
