@@ -96,10 +96,10 @@ READING = (
         float | None,
         None,
         metavar="MINUTES",
-        help="Merge repeats of a user's last item within so many minutes (view, cart, buy).",
+        help="Merge repeats of a user's last item within this many minutes (view, cart, buy).",
         rich_help_panel=PANEL,
     ),
-    _option("ragged", "error|drop|fill", "What to do with rows of another number of columns."),
+    _option("ragged", "error|drop|fill", "What to do with rows with too many or few columns."),
     _repeated(
         "nulls",
         "TEXT",

@@ -234,7 +234,7 @@ def _event_weights(findings: Findings) -> list[str]:
     ordered = ordered_event_types(findings.data.columns["event_type"]) is not None
     pairs = ", ".join(f"{scalar(k)}: {1 + 2 * n * ordered}" for n, k in enumerate(event_types))
     return [
-        "  # All event types count alike; to weight them, or see levels below (docs/events.md):",
+        "  # All event types have weight 1. To change that (or see levels below, docs/events.md):",
         f"  # event_weights: {{{pairs}}}",
     ]
 

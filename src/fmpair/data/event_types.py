@@ -1,4 +1,4 @@
-"""Event types such as view, cart and buy; impressions; refunds and repeats, which are no choices.
+"""Event types such as view, cart and buy; impressions; refunds; repeats of an event.
 
 Impressions are items that users were shown and did not choose, or disliked. They are stored
 separately from the events.
@@ -223,7 +223,7 @@ MINUTES = 30.0  # within which a repeat belongs to the event before, unless the 
 def without_refunds(
     events: pl.DataFrame, everything: pl.DataFrame, roles: Mapping[str, str], refunds: str
 ) -> pl.DataFrame:
-    """Return the events that are no refunds, and report the others; all with refunds='keep'.
+    """Return the events without refunds, which are reported; refunds='keep' keeps them.
 
     everything: the same rows with all columns, since ignored columns may identify refunds.
     """

@@ -344,13 +344,13 @@ def _ids_file(file: Path) -> Path | None:
 
 
 def _beside(file: Path) -> pl.Series | None:
-    """Return the ids of a file beside, such as titles.ids.txt with an id per line, or None."""
-    beside = _ids_file(file)
-    if beside is None:
+    """Return the ids in a file such as titles.ids.txt, with an id per line, or None."""
+    ids_file = _ids_file(file)
+    if ids_file is None:
         return None
-    if beside.suffix == ".npy":
-        return as_plain(pl.Series(_npy(beside)))
-    lines = beside.read_text(encoding="utf-8").splitlines()
+    if ids_file.suffix == ".npy":
+        return as_plain(pl.Series(_npy(ids_file)))
+    lines = ids_file.read_text(encoding="utf-8").splitlines()
     return with_types(pl.DataFrame({IDS: lines}), ids=[IDS])[IDS]
 
 

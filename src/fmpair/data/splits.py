@@ -146,7 +146,7 @@ def by_session(
 
     A session is all events of a user, and as late as its last event.
     test, validation: shares of the sessions; sessions that end at one time stay in one part.
-    days: in place of the share, test the sessions that end in the last so many days of the data.
+    days: in place of the share, test the sessions that end in this many last days of the data.
     validation_days: the same for validation, in the days before.
     """
     sessions, number = np.unique(data.user, return_inverse=True)

@@ -162,7 +162,7 @@ def days_since_last(events: Recent, now: np.ndarray, day: int) -> np.ndarray:
     return np.where(past >= 0, (now - past) / day, np.nan)
 
 
-# New events beside those learned from
+# New events besides the training events
 
 
 def moments_after(recent: Recent, data: Dataset) -> np.ndarray:

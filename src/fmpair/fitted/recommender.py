@@ -167,7 +167,7 @@ class Recommender(FactorModel):
         checked = check(arrays, _table(space))
         parameters = Parameters(*(checked[name] for name in Parameters._fields))
         if space.pairing is not None and parameters.users.shape[1] <= space.pairing.factors:
-            raise ModelFileError("its vectors have no room for pairs beside triples")
+            raise ModelFileError("its vectors are too short for pairs and triples")
         users, items = rows_from(checked, "user_rows"), rows_from(checked, "item_rows")
         refuse_overflow(*_extremes(space, parameters, users, items, damping))
         recent = None

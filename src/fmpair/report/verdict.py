@@ -48,8 +48,8 @@ def headline(results: Results, compared: ModelComparison) -> str:
         return sentence
     names = ", ".join(f"{isolated(column.column)}: {column.line}" for column in suspects)
     if any(column.degree != "suspect" for column in suspects):
-        return f"Do not trust this result: context gives the item away ({names}). {sentence}"
-    return f"{sentence} Context may give the item away ({names}): see Leakage."
+        return f"Do not trust this result: context reveals the item ({names}). {sentence}"
+    return f"{sentence} Context may reveal the item ({names}): see Leakage."
 
 
 def verdict(compared: ModelComparison) -> str:

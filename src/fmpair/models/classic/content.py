@@ -76,8 +76,8 @@ def _unit(rows: Rows) -> Rows:
 class ContentProfile(Recipe):
     """Content profile: the cosine of an item's attributes and the sum of those of the user's items.
 
-    It ranks items without events too. Attributes of all kinds count, every field alike.
-    rarity: power of the inverse document frequency of a value: 0 counts all values alike, 1 is
+    It ranks items without events too. Attributes of all kinds are used, each with equal weight.
+    rarity: power of the inverse document frequency of a value: 0 weights all values equally, 1 is
         TF-IDF.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
     """
@@ -113,9 +113,9 @@ class ContentProfile(Recipe):
 class ContentKNN(Recipe):
     """ItemKNN by content: sums of the cosines of an item's and its neighbours' attributes.
 
-    It ranks items without events too. Attributes of all kinds count, every field alike.
+    It ranks items without events too. Attributes of all kinds are used, each with equal weight.
     k: neighbours per item.
-    rarity: power of the inverse document frequency of a value: 0 counts all values alike, 1 is
+    rarity: power of the inverse document frequency of a value: 0 weights all values equally, 1 is
         TF-IDF.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
     threads: None uses all cores; the model does not depend on it.
