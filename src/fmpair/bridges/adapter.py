@@ -30,7 +30,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.file_checks import Numbers, check
 from fmpair.models.classic.neighbours import interactions
 
-MEMORY_SHARE = 0.5  # of the machine's memory that one score table may take
+MEMORY_SHARE = 0.5  # largest share of the memory for one score table
 
 
 @dataclass(frozen=True)

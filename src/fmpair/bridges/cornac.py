@@ -21,7 +21,7 @@ from fmpair.fitted.recommender import Recommender, from_factors
 
 REQUIREMENT = Requirement("cornac", "cornac", "cornac")
 PROBES = 20  # users whose scores are compared with the products of the vectors
-TOLERANCE = 1e-3  # of the spread of a user's scores
+TOLERANCE = 1e-3  # largest deviation, as a share of the spread of a user's scores
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from fmpair.data.formats.source import parse_errors
 from fmpair.errors import DataError, named, one_line
 from fmpair.models import catalog
 
-MAX_EXPERIMENTS = 100  # of one configuration
-MAX_READERS = 100  # of one data container
+MAX_EXPERIMENTS = 100  # per configuration
+MAX_READERS = 100  # per data container
 SPLIT_FIELDS = {
     "feedbackAttributes": "context",
     "userAttributes": "user_fields",

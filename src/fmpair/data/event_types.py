@@ -217,7 +217,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 MAX_NEGATIVE = 1 / 3  # a larger share of negative numbers means another thing, such as a z-score
 
 MINUTE = 60_000_000  # microseconds
-MINUTES = 30.0  # within which a repeat belongs to the event before, unless the caller says
+MINUTES = 30.0  # default: repeats within this time belong to the event before
 
 
 def without_refunds(

@@ -283,7 +283,7 @@ def read_vectors(path: str | Path, name: str | None = None) -> Vectors:
     try:
         arrays = {name or _stem(file): _npy(file)} if file.suffix == ".npy" else _several(file)
         known = _beside(file) if IDS not in arrays else as_plain(pl.Series(arrays.pop(IDS)))
-    except Exception as error:  # of NumPy and safetensors, of many types
+    except Exception as error:  # NumPy and safetensors raise many types
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"cannot read vectors from {path}: {reason}") from error
     if name is not None and len(arrays) == 1:

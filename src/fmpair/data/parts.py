@@ -114,7 +114,7 @@ def time_boundary(times: np.ndarray, index: int) -> int:
 
     times: ascending.
     """
-    firsts = np.flatnonzero(np.diff(times)) + 1  # of each time but the earliest
+    firsts = np.flatnonzero(np.diff(times)) + 1  # the first index of each time but the earliest
     if not len(firsts):
         raise DataError(f"all {len(times)} events have the same time: they cannot be split by time")
     return int(firsts[np.argmin(np.abs(firsts - index))])

@@ -19,7 +19,7 @@ from fmpair.errors import DataError
 Values = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
 Groups = Sequence | np.ndarray | None  # the user or item of each unit
 
-MAX_CLUSTERS = 1000  # of a resampling test; if there are more users, they are merged at random
+MAX_CLUSTERS = 1000  # in a resampling test; more users are merged at random
 # Above this number of degrees of freedom, t quantiles differ from normal ones by less than 1e-3.
 NEARLY_NORMAL = 10_000
 HALVINGS = 40  # steps of the bisection for a quantile

@@ -39,10 +39,10 @@ from fmpair.ranking.top import rows_at_once
 
 Scores = Callable[[np.ndarray], np.ndarray]
 
-SCORES_PER_CALL = 1 << 24  # of a function: each call has a cost
+SCORES_PER_CALL = 1 << 24  # a function is called for many scores at once
 MANY_OLDER = 0.05  # share of test events older than the user's history, from which on to warn
 REMEDY = {"user": "split by leave_last_out or by_time", "all": "split by by_time"}
-REPEATS = 1000  # of the bootstrap of a summary
+REPEATS = 1000  # bootstrap samples of a summary
 SAME_UNITS = ("row", "user", "item")  # columns that are equal where evaluations can be compared
 
 

@@ -36,8 +36,8 @@ from fmpair.evaluation.clusters import (
 EXACT = 14  # up to this many users that differ, all 2^n sign patterns are enumerated
 DRAWS = 10_000
 INTERVAL_DRAWS = 4_000
-SEEDS = 3  # of each model that a report proposes
-PERMUTATIONS = 2_000  # of users over two groups
+SEEDS = 3  # per model, as reports propose
+PERMUTATIONS = 2_000  # number of random groupings
 MANY = 5_000  # users of each group from which Welch's t is Student's
 POWER = 0.8
 LEVEL = 0.95

@@ -20,7 +20,7 @@ from fmpair.evaluation.evaluation import Evaluation, mean_of
 from fmpair.threads import check_process
 
 MAX_GROUPS = 12  # columns with at most this many values stay as they are
-RANGES = 5  # of numbers and times, with about as many events each
+RANGES = 5  # groups of numbers and times, each with about as many events
 OTHERS = "others"
 NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
 

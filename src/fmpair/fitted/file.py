@@ -57,7 +57,7 @@ from fmpair.threads import check_process
 FORMAT, OLDEST = 5, 4  # 4 had no catalogue
 BLANK = "0" * 64
 NO_VALUES = (pl.Boolean, pl.Binary)  # types that the values of a field never have
-OWNERS = "owners."  # of tensors: the items with each value of a list
+OWNERS = "owners."  # prefix of tensors: the number of items with each value of a list
 
 
 class Saved(NamedTuple):
@@ -241,7 +241,7 @@ def _content(path: str | Path) -> mmap.mmap | bytes:
     """Map the bytes of a plain file; refuse a pipe, which could block, and a device."""
     try:
         mode = os.stat(path).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a folder raises
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a folder raises anyway
             raise OSError(errno.EINVAL, "it is a device or a pipe, not a file")
         with Path(path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:

@@ -31,7 +31,7 @@ NUMBERS: dict[str, Any] = {
 }  # fmt: skip
 TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
 LONGEST_HASHED, HASHED_AT_ONCE = 16, 100_000  # bytes of an id; ids
-MAX_DIGITS = 40  # of a number that is kept as text
+MAX_DIGITS = 40  # longest number that is stored as text
 
 
 def ids_type(dtype: pl.DataType) -> list[Any]:

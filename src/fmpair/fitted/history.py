@@ -358,7 +358,7 @@ def new_events(space: FeatureSpace, recipe: Any, data: Any) -> Dataset:
         return as_dataset(data)
     columns = to_polars(data).columns
     options = roles_as_learned(space, columns)
-    level = getattr(recipe, "level", None)  # of FMPairLevels
+    level = getattr(recipe, "level", None)  # an option of FMPairLevels
     if level in columns and level not in STANDARD:
         options["context"] = options["leaks"] = [*options["context"], level]
     return as_dataset(data, **options)

@@ -24,7 +24,7 @@ from fmpair.fitted.notebook import answer_html
 from fmpair.fitted.rules import Rules
 from fmpair.threads import check_process
 
-COLUMN = "history"  # of a frame of queries
+COLUMN = "history"  # the history column in a frame of queries
 BETWEEN = "|"  # separates the items of a history that is text, as in delimited files
 ALIKE = 0.75  # a column name this similar to a missing context column is taken for a typo
 NO_VALUES = np.zeros(0, np.float32)

@@ -26,7 +26,7 @@ from fmpair.fitted.top_items import Best, ScoreRows
 SCORER = "scorer."  # prefix of the scorer's arrays in a file
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
 MAX_AT_ONCE = 4096  # queries
-MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
+MEMBERS = ("scores_unknown_users", "scores", "arrays")  # what every Scorer must have
 
 
 class Scorer(Protocol):

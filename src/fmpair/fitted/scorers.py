@@ -164,7 +164,7 @@ class MarkovScorer:
     popular: np.ndarray
     items: Vocabulary
     scores_unknown_users: ClassVar[bool] = False
-    follows_last: ClassVar[int] = 1  # of a history
+    follows_last: ClassVar[int] = 1  # uses only the last item of a history
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MarkovScorer:

@@ -91,7 +91,7 @@ def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, 
     whole("n", n, 1)
     distance = -similarity
     near = np.arange(len(distance))
-    if n + 1 < len(distance):  # most need not be sorted
+    if n + 1 < len(distance):  # avoids sorting most of them
         near = np.flatnonzero(~(distance > np.partition(distance, n)[n]))
     order = near[np.argsort(distance[near], kind="stable")]
     order = order[order != number][:n]
@@ -260,7 +260,7 @@ def _picked(
     share = rules.rules.diversity
     span = float(score[0] - score[-1]) if len(score) else 0.0
     value = (1 - share) * (score - score[-1:]) / (span or 1.0)
-    near = np.zeros(len(items), np.float32)  # to those picked, added up
+    near = np.zeros(len(items), np.float32)  # sum of the similarities to the picked items
     limits = [_Limit(group, items) for group in rules.groups]
     picked: list[int] = []
     left = np.ones(len(items), bool)

@@ -22,7 +22,7 @@ RARE = 0.1  # share of the items with events that count as rare
 MAX_USERS = 1 << 14  # users from whose vectors the covariance is computed
 MAX_SCORES = 1 << 20  # scores from which the scale is computed
 WIDEST = 16.0  # the scale times the scores' standard deviation is at most this, at least 1 / this
-STEPS = 14  # of the bisection of the logarithm of the scale
+STEPS = 14  # bisection steps for the logarithm of the scale
 
 
 def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:

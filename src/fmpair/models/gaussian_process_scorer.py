@@ -166,7 +166,7 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     space = FeatureSpace.fit(data, fields)
     contexts, situation = situations(space, data)
     layout = PointLayout(_table_rows(space, contexts), _places(space))
-    check_vectors(2 * len(layout.place), recipe.factors)  # of float64
+    check_vectors(2 * len(layout.place), recipe.factors)  # twice as many, since they are float64
     latent = _first(recipe, layout, len(data.users))
     speed = Latent(np.zeros_like(latent.vectors), np.zeros_like(latent.scales))
     descent = Descent(speed, recipe.learning_rate, recipe.momentum, recipe.threads)

@@ -30,7 +30,7 @@ from fmpair.report.table import (
 )
 from fmpair.text import isolated
 
-NAMED = 3  # of the models that are not significantly worse than the best, the verdict names three
+NAMED = 3  # how many models that are not significantly worse the verdict names
 LEAKAGE_DEGREES = {
     "none": "no",
     "suspect": "perhaps: is it known before the choice?",

@@ -30,7 +30,7 @@ from fmpair.fitted.recipe import name_of
 from fmpair.training.epochs import Epoch, FitProgress, Validation, best_epoch, prepare_fit
 from fmpair.training.loop import EpochState, TrainingRun
 
-EVERY = 5.0  # least seconds between two writes
+EVERY = 5.0  # smallest number of seconds between two writes
 DIGEST = 32  # bytes of the checksum at the end
 NOTE = "fmpair.checkpoint"
 

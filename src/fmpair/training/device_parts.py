@@ -322,7 +322,7 @@ class _Situations:
         if not self.names:
             return
         codes = [self._codes(number, frame[name]) for number, name in enumerate(self.names)]
-        group = torch.zeros_like(codes[0])  # of each event: the row of `rows` with its context
+        group = torch.zeros_like(codes[0])  # for each event, the row of `rows` with its context
         rows: list[tuple[int, ...]] = [()]
         for code in codes:
             pairs, group = torch.unique(group << 32 | (code + 1), return_inverse=True)

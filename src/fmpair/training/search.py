@@ -19,7 +19,7 @@ import numpy as np
 from fmpair.checks import whole
 from fmpair.errors import OptionError, named
 
-Setting = dict[str, Any]  # by option, which may be dotted: regularization.user
+Setting = dict[str, Any]  # values by option name, which may be dotted: regularization.user
 UNSET = "(default)"  # the value of an option that is left to the recipe
 
 KEPT = 3  # one in three settings of a rung is tried on the next
@@ -29,7 +29,7 @@ MAX_PROBES = 6  # values of an option that are tried one after another
 TRIES = 50  # random draws of a new setting, before the first untried one is taken
 FINALISTS = 3  # settings that are run with a second seed, the first one included
 SURE = 1.0  # standard errors by which a setting must be better than the first one
-LARGEST_SHARE = 0.2  # of the time, that one fit of the last rung may take
+LARGEST_SHARE = 0.2  # largest share of the time for one fit on the last rung
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 

@@ -218,7 +218,7 @@ def _bar(search: Search) -> Iterator[Callable[[str], None]]:
 # off by a kill is ignored; fits of another search are refused.
 
 KIND = "fmpair trials 1"
-START = json.dumps({"kind": KIND})[:-1].encode()  # of every such file
+START = json.dumps({"kind": KIND})[:-1].encode()  # how every such file begins
 
 
 class FitResult(NamedTuple):

@@ -41,7 +41,7 @@ from fmpair.training.tuned import (
 
 PROGRESS = logging.getLogger("fmpair.progress")
 MIN_USERS = 20  # with a held-out event
-MIN_EPOCHS = 8  # with as many or more, settings are first tried with fewer
+MIN_EPOCHS = 8  # fits with at least this many are first tried with fewer
 
 # What is tried. Histories: a number of items, or options of the field.
 HISTORIES = (0, 1, 3, {"last": 20, "fade": 2.0}, {"last": 20, "fade": 1.0},
@@ -146,7 +146,7 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
 
 def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
     """Return the ranges of options that may matter for these events, most important first."""
-    plain = recipe.levels is not None  # which order three, dropout and histories do not support
+    plain = recipe.levels is not None  # levels do not support order three, dropout and histories
     times = has_times(data) and not data.gaps
     described = bool(data.context or data.user_table.width or data.item_table.width)
     ranges = {}
@@ -254,7 +254,7 @@ def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visi
         return visits
     in_time = has_times(data)
     if not in_time:
-        known = "timestamp" in data.columns.columns  # of some events
+        known = "timestamp" in data.columns.columns  # some events have no time
         some = f"{untimed(data):,} of {len(data):,}" if known else "the"
         PROGRESS.info(
             "tune: %s events have no times, so a random event of each user is held out", some

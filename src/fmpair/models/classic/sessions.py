@@ -33,8 +33,8 @@ from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorers import MarkovScorer, last_items
 
 DECAYS = ("none", "linear", "log", "harmonic")
-LARGEST_WEIGHT = 2.0  # of an item, by any decay
-PAIRS_AT_ONCE = 1 << 21  # of a query and a session: 80 MB of working memory
+LARGEST_WEIGHT = 2.0  # upper bound of an item's weight under any decay
+PAIRS_AT_ONCE = 1 << 21  # pairs of query and session at a time: 80 MB of working memory
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class SessionNeighbours:
         age = history.start[1:][history.owner] - 1 - np.arange(len(history.column))
         items = group_rows(history.owner, history.column, history.size, age)
         key = items.owner << 32 | items.column
-        last = np.flatnonzero(np.diff(key, append=-1))  # of repeats; stable, so the latest
+        last = np.flatnonzero(np.diff(key, append=-1))  # the last occurrence of each item
         age, length = items.value[last].astype(np.int64), length[last]
         owner = items.owner[last]
         distinct = Rows(starts(np.bincount(owner, minlength=history.size)), items.column[last], age)

@@ -29,8 +29,8 @@ from fmpair.training.trainable import TrainableRecipe
 
 MAX_PAIRS = 20_000  # enough to estimate a few weights
 TRIES = 20  # attempts to draw an unobserved item
-STEPS = 20  # of Newton's method, at most
-PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # of the priors of weights and sharpness, with mean 1
+STEPS = 20  # most steps of Newton's method
+PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # standard deviations of the priors; their mean is 1
 MAX_WEIGHT = 20.0  # largest weight, and largest sharpness
 ASIDE = 0.1  # share of the events that only weights are learned from
 
