@@ -196,7 +196,7 @@ class FittedModel(ABC):
         history: the items of a visitor without an id, or the latest items of one user; for several
         visitors give a frame with a column `history` of lists.
         context: the situation, by column name; columns left out are open.
-        time: when it is asked, for models that use the time: a date, a datetime, text or seconds
+        time: of the query, for models that use the time: a date, a datetime, text or seconds
         since 1970; default now. A frame of users may have a column of times instead.
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
