@@ -156,7 +156,6 @@ def _counts(result: Evaluation) -> str:
 
 
 def command() -> Any:
-    """Return the command with all its flags."""
     return with_flags(evaluate, protocol_flags=PROTOCOL, reading=READING)
 
 

@@ -70,7 +70,6 @@ def init(
 
 
 def init_command() -> Any:
-    """Return the command with its flags."""
     return with_flags(init, reading=[option for option in READING if option.name in INIT_FLAGS])
 
 

@@ -210,19 +210,16 @@ def fold_in(
 
 
 def fit_command() -> Any:
-    """Return `fit` with all its flags."""
     app = typer.Typer(add_completion=False)
     app.command()(with_flags(fit, reading=READING, recipe=recipe_flags()))
     return typer.main.get_command(app)
 
 
 def update_command() -> Any:
-    """Return `update` with all its flags."""
     return with_flags(update, reading=READING)
 
 
 def fold_in_command() -> Any:
-    """Return `fold-in` with all its flags."""
     return with_flags(fold_in, reading=READING)
 
 

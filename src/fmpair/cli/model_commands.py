@@ -127,7 +127,6 @@ def recommend(
 
 
 def recommend_command() -> Any:
-    """Return the command with all its flags."""
     return with_flags(recommend, ruling=RULE_FLAGS, files=FILES)
 
 

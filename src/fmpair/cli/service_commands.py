@@ -240,7 +240,6 @@ def open_existing(url: str) -> Any:
 
 
 def app() -> typer.Typer:
-    """Return the group `events`."""
     group = typer.Typer(help="Events of a service: export them, compare two models.")
     group.command()(export)
     group.command()(compare)
@@ -248,7 +247,6 @@ def app() -> typer.Typer:
 
 
 def items_app() -> typer.Typer:
-    """Return the group `items`."""
     group = typer.Typer(help="Items of a running service: change its catalogue.")
     group.callback()(lambda: None)  # a group, even with one command
     group.command()(push)

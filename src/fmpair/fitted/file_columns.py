@@ -49,7 +49,6 @@ def ids_type(dtype: pl.DataType) -> list[Any]:
 
 
 def ids_arrays(name: str, ids: pl.Series) -> dict[str, np.ndarray]:
-    """Return the tensors of ids, by name."""
     return _arrays(IDS + name, ids)
 
 

@@ -60,7 +60,6 @@ class Ids:
         return out
 
     def take(self, numbers: np.ndarray) -> list[Any]:
-        """Return the ids of the given numbers."""
         if self._ids is None:
             return self.vocabulary.take(numbers).to_list()
         return [self._ids[number] for number in numbers.tolist()]

@@ -167,7 +167,6 @@ class _Writer:
         self.written, self.last = last.number, time.monotonic()
 
     def interrupted(self, total: int) -> str:
-        """Return the message of an interrupted fit."""
         if not self.written:
             return "interrupted in the first epoch: nothing was saved"
         return (

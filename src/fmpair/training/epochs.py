@@ -214,7 +214,6 @@ class FitProgress:
     best_value: float = -np.inf
 
     def stops(self, judge: Validation | None) -> bool:
-        """Return whether to stop early."""
         return judge is not None and self.number - self.best_number >= judge.patience
 
 

@@ -118,7 +118,6 @@ def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = No
 
 
 def read_lines(path: str | Path, member: str | None = None) -> pl.Series:
-    """Return the lines of a text file."""
     return pl.Series("line", read_text(path, member=member).splitlines(), pl.String)
 
 
