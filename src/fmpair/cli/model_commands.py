@@ -177,15 +177,15 @@ def _write_folder(
 
 
 def _write_parts(
-    fitted: Fitted, asked: Any, n: int, options: dict[str, Any], output: str, format: str | None
+    fitted: Fitted, users: Any, n: int, options: dict[str, Any], output: str, format: str | None
 ) -> None:
     """Write lists as they are made, some users at a time."""
     from fmpair.data.write import write_parts
     from fmpair.fitted.model import USERS_AT_ONCE
 
-    users = len(fitted.user_ids if asked is None else asked)
-    parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(asked, n, **options)
-    rows = write_parts(with_bar(parts, "recommending", users, USERS_AT_ONCE), output, format)
+    count = len(fitted.user_ids if users is None else users)
+    parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(users, n, **options)
+    rows = write_parts(with_bar(parts, "recommending", count, USERS_AT_ONCE), output, format)
     note(f"wrote {rows:,} rows to {output}")
 
 

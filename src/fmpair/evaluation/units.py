@@ -66,15 +66,15 @@ def units_of(
     if protocol.history != "train":
         query = np.arange(len(test))
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
-    kept, gain = _relevant(events, protocol, group, session)
-    if not len(kept):
+    chosen, gain = _relevant(events, protocol, group, session)
+    if not len(chosen):
         raise DataError(_nothing_relevant(protocol))
-    _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
-    order = np.lexsort((first, query[kept[first]]))
-    row, unit = kept[first[order]], np.argsort(order)[unit]
+    _, first, unit = np.unique(group[chosen], return_index=True, return_inverse=True)
+    order = np.lexsort((first, query[chosen[first]]))
+    row, unit = chosen[first[order]], np.argsort(order)[unit]
     entry = np.argsort(unit, kind="stable")
-    relevant = Rows(starts(np.bincount(unit)), events.item[kept[entry]], gain[entry])
-    hidden, owner = _hidden(events, protocol, kept)
+    relevant = Rows(starts(np.bincount(unit)), events.item[chosen[entry]], gain[entry])
+    hidden, owner = _hidden(events, protocol, chosen)
     _, first, number = np.unique(query[row], return_index=True, return_inverse=True)
     queries = test.take(row[first])
     if protocol.unit == "user":
@@ -103,7 +103,7 @@ def _numbered_together(train: Dataset, test: Dataset) -> NumberedEvents:
 def _relevant(
     events: NumberedEvents, protocol: Protocol, group: np.ndarray, earlier: Rows | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (relevant test events int64 [kept], their gains float32 [kept]).
+    """Return (rows of the relevant test events int64 [n], their gains float32 [n]).
 
     earlier: per test event the items before it in its session; a relevant event has some. An item
     counts once per unit (group), with the gain of its first event.
@@ -146,20 +146,20 @@ def _one_each(user: np.ndarray, events: Dataset, last: bool) -> np.ndarray:
 
 
 def _hidden(
-    events: NumberedEvents, protocol: Protocol, kept: np.ndarray
+    events: NumberedEvents, protocol: Protocol, relevant: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
     """Return excluded items by owner, and the owner of each test event, int64 [test].
 
-    kept: the relevant events; the others need no owner.
+    relevant: rows of the relevant events; the others need no owner.
     """
     train, known = events.train, events.item >= 0
     if protocol.seen == "none":
         return empty_rows(1), np.zeros(len(events.test), np.int64)
     if protocol.seen == "earlier":
-        items = before_each(events, ALL, kept).items.take(kept)
+        items = before_each(events, ALL, relevant).items.take(relevant)
         owner = np.zeros(len(events.test), np.int64)
-        owner[kept] = np.arange(len(kept))
-        return distinct_pairs(items.owner, items.column, len(kept)), owner
+        owner[relevant] = np.arange(len(relevant))
+        return distinct_pairs(items.owner, items.column, len(relevant)), owner
     owner, train_owner = events.user, events.train_user
     if protocol.seen == "context" and events.test.context:
         train_owner, owner = _users_in_context(events)

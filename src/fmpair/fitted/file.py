@@ -119,8 +119,8 @@ def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[s
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     kinds = {np.dtype(kind): name for name, kind in STORED.items()}
-    places = {kind: place for place, kind in enumerate(kinds)}
-    ordered = sorted(arrays.items(), key=lambda pair: (places[pair[1].dtype], pair[0]))
+    position = {kind: n for n, kind in enumerate(kinds)}
+    ordered = sorted(arrays.items(), key=lambda pair: (position[pair[1].dtype], pair[0]))
     begin = _beginning(dict(ordered), text, kinds)
     if header_of(begin) is None:  # it could not be loaded again
         raise ModelFileError(
@@ -254,9 +254,9 @@ def _content(path: str | Path) -> mmap.mmap | bytes:
         raise ModelFileError(f"cannot read model {str(path)!r}: {reason}{near}") from None
 
 
-def _tensor(content: mmap.mmap | bytes, place: Place, mapped: bool) -> np.ndarray:
+def _tensor(content: mmap.mmap | bytes, location: Place, mapped: bool) -> np.ndarray:
     """Return an array of the file, a copy unless it is mapped."""
-    kind, shape, start = place
+    kind, shape, start = location
     size = math.prod(shape)
     if not size:
         return np.zeros(shape, kind)

@@ -203,17 +203,17 @@ def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
     """Return sorted rows of seen items with these pairs added, each counted once more."""
     pair, times = np.unique((user.astype(np.int64) << 32) | item, return_counts=True)
     owner, column = pair >> 32, (pair & 0xFFFFFFFF).astype(np.int32)
-    place = _places(seen, owner, column)
-    inside = place < seen.start[owner + 1]
-    known = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
+    position = _places(seen, owner, column)
+    inside = position < seen.start[owner + 1]
+    known = inside & (seen.column[np.minimum(position, len(seen.column) - 1)] == column)
     value = seen.value.copy()
-    value[place[known]] += times[known]
+    value[position[known]] += times[known]
     new = ~known
     added = np.bincount(owner[new], minlength=seen.size)
     return Rows(
         seen.start + starts(added),
-        np.insert(seen.column, place[new], column[new]),
-        np.insert(value, place[new], times[new].astype(np.float32)),
+        np.insert(seen.column, position[new], column[new]),
+        np.insert(value, position[new], times[new].astype(np.float32)),
     )
 
 

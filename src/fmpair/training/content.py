@@ -251,7 +251,7 @@ def described_by(options: FMPairOptions, side: Side, problem: Problem) -> list[b
     if not options.regresses or problem.triples is not None or "user_features" in named:
         return [False] * len(side.encoders)
     free = [e.field.regularization is None and e.name not in named for e in side.encoders]
-    return [own and e.role == "user" and e.size > 0 for own, e in zip(free, side.encoders)]
+    return [unset and e.role == "user" and e.size > 0 for unset, e in zip(free, side.encoders)]
 
 
 def users_regressed(
