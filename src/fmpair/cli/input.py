@@ -54,7 +54,7 @@ READING = (
     _option(
         "order",
         "ORDER",
-        "Without times: rows, if rows are in order of time, or per-user, if each user's are.",
+        "For files without times. rows: all rows are in time order; per-user: each user's rows are.",
     ),
     _option("domain", "COLUMN", "The domain column."),
     _option("session", "COLUMN", "The session column, which is not used as context."),
