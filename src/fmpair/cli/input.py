@@ -54,7 +54,7 @@ READING = (
     _option(
         "order",
         "ORDER",
-        "For files without times. rows: all rows are in time order; per-user: each user's rows are.",
+        "Without times. rows: all rows are in time order; per-user: each user's rows are.",
     ),
     _option("domain", "COLUMN", "The domain column."),
     _option("session", "COLUMN", "The session column, which is not used as context."),
