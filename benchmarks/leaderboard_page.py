@@ -15,12 +15,12 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "leaderboard.jsonl"
 Row = Mapping[str, Any]
 
-# Set -> (title, what is learned and asked).
+# Set -> (title, training and test events).
 SECTIONS = {
     "amazon-beauty": (
         "Amazon Beauty, next item",
-        "Each user's last product among all that are new to the user. The last two events of each "
-        "user are not learned; the last but one is only shown.",
+        "Each user's last product is ranked among all products that are new to the user. Models "
+        "are not trained on the last two events of each user; the last but one is only history.",
     ),
     "amazon-sports": ("Amazon Sports, next item", "As Amazon Beauty."),
     "ml-1m-sequences": (
@@ -40,13 +40,13 @@ SECTIONS = {
     ),
     "yoochoose-100k": (
         "Yoochoose, anonymous sessions",
-        "Every next click of sessions later than those learned, repeats allowed; an extract of "
-        "100,000 clicks prepared by session-rec.",
+        "Every next click of sessions that are later than the training sessions, repeats included; "
+        "an extract of 100,000 clicks prepared by session-rec.",
     ),
     "ml-1m-ncf": (
         "MovieLens 1M, leave-one-out of NCF",
-        "Each user's last film among 99 others that the owner gives. Published rows use no order "
-        "of events; `--model no-history` is ours without.",
+        "Each user's last film is ranked among the 99 others of the published files. Published "
+        "rows do not use the order of events; `--model no-history` is `FMPair` without it.",
     ),
     "ml-100k": (
         "MovieLens 100K",
@@ -54,21 +54,23 @@ SECTIONS = {
     ),
     "ml-1m-clock": (
         "MovieLens 1M by the clock, last event",
-        "One cut for all users at nine tenths of the events, as in *Time to Split*: each user's "
-        "last event after it, asked with all that was known by then (1,209 users). Nothing is "
-        "learned after the cut.",
+        "One cut for all users at nine tenths of the events, as in *Time to Split*. The last event "
+        "of each of 1,209 users is predicted from all events before it. Models are not trained "
+        "after the cut.",
     ),
     "ml-1m-windows": (
         "MovieLens 1M by the clock, three cuts",
-        "Every event of each of the three latest tenths, learned from what came before; ± is the "
-        "deviation over the cuts. Three quarters of the events of the first two are of users "
-        "unknown before the cut.",
+        "Every event of each of the three latest tenths is predicted by a model trained on all "
+        "events before that tenth; ± is the deviation over the cuts. Three quarters of the events "
+        "of the first two are of users unknown before the cut.",
     ),
     "ml-100k-clock": (
-        "MovieLens 100K by the clock", "One cut at nine tenths of the events, every later event.",
+        "MovieLens 100K by the clock",
+        "One cut at nine tenths of the events; every later event is predicted.",
     ),
     "yoochoose-clock": (
-        "Yoochoose by the clock", "Every click after the cut, the first of each session too.",
+        "Yoochoose by the clock",
+        "Every click after the cut is predicted, also the first of each session.",
     ),
 }  # fmt: skip
 LABELS = {
@@ -136,11 +138,11 @@ def section(name: str, rows: Sequence[Row]) -> str:
     rows = [row for row in rows if not unlike(row)]
     if not rows:
         return ""
-    title, said = SECTIONS[name]
+    title, note = SECTIONS[name]
     if not any(row["model"] == "defaults" for row in rows):
-        said += " `FMPair()` has not been run here yet."
+        note += " `FMPair()` has not been run here yet."
     metrics = list(rows[0]["values"])
-    lines = [f"## {title}", "", said]
+    lines = [f"## {title}", "", note]
     splits = sorted({row["split"] for row in rows})
     lines += [f"Split{'s' * (len(splits) > 1)} `{'`, `'.join(splits)}`.", ""]
     heads = ["", *metrics, "device", "seeds", "seconds", "memory", "repeat, or source"]
@@ -207,10 +209,10 @@ def unlike(row: Row) -> str:
 
 
 def unlike_table(rows: Sequence[Row]) -> str:
-    """Return the rows that differ from the sections above in what was learned or asked."""
+    """Return the rows whose training or test events differ from those of the sections above."""
     heads = ["set", "", "first metric", "second metric", "what differs", "repeat, or source"]
-    said = "These rows must not be ranked among those above: what was learned or asked differs."
-    lines = ["## Not like for like", "", said, ""]
+    note = "These rows must not be ranked among those above: their training or test events differ."
+    lines = ["## Not like for like", "", note, ""]
     lines += [_line(heads), _line(["---", "---", "--:", "--:", "---", "---"])]
     apart = sorted((row for row in rows if unlike(row)), key=lambda row: (row["set"], *_key(row)))
     for (name, *_), group in groupby(apart, key=lambda row: (row["set"], *_key(row))):
@@ -260,12 +262,12 @@ def _best_published(name: str, metric: int | None = None) -> str:
     best = sorted(like, key=lambda row: -row.values[1])[:1]
     beyond = best[0].values[1] if best else 0.0
     best += sorted((r for r in unlike if r.values[1] > beyond), key=lambda r: -r.values[1])[:1]
-    said = []
+    texts = []
     for row in best:
         values = row.values if metric is None else [row.values[metric]]
         mark = " \\*" if row.unlike else ""
-        said.append(f"{row.method} {' / '.join(map(_figure, values))}{mark}")
-    return ", ".join(said)
+        texts.append(f"{row.method} {' / '.join(map(_figure, values))}{mark}")
+    return ", ".join(texts)
 
 
 def front(rows: Sequence[Row]) -> str:

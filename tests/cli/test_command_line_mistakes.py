@@ -98,7 +98,7 @@ MISTAKES = [
      f"fit events.csv {FAST} --loss bpr"),
     (f"fit events.csv {FAST} --validation 2", "--validation must be a share between", "0",
      f"fit events.csv {FAST} --validation 0.2"),
-    (f"fit events.csv {FAST} --order 2", "--order 2 is no order of rows", "--fm-order 2",
+    (f"fit events.csv {FAST} --order 2", "--order 2 is not an order of rows", "--fm-order 2",
      f"fit events.csv {FAST} --fm-order 2"),
     (f"fit events.csv {FAST} --fm-order 4", "--fm-order must be", "2",
      f"fit events.csv {FAST} --fm-order 2"),

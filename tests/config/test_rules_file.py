@@ -41,7 +41,7 @@ def test_rules_are_read_by_name(tmp_path):
         ("", "give names with their rules"),
         ("a: [1]", "a: rules are where, limit, boost, diversity"),
         ("a: {wher: x=1}", "a: unknown rule 'wher'. Did you mean 'where'"),
-        ("a: {where: price}", "a: where 'price' is no condition"),
+        ("a: {where: price}", "a: where 'price' is not a condition"),
         ("a: {diversity: 2}", "a: diversity must be from 0 to 1"),
         ("a: {limit: {b: 0}}\nc: {boost: {b: 1}}", "a: limit must.*\n.*c: boost takes values"),
     ],

@@ -33,7 +33,7 @@ def test_what_follows_from_the_item_is_certain():
     found = told(ITEM % 6)
     assert found.of_column == pytest.approx(1)
     assert found.degree == "certain"
-    assert found.line == "the item tells 100% of it"
+    assert found.line == "the item explains 100% of it"
 
 
 def test_one_changed_row_does_not_hide_a_leak():

@@ -112,7 +112,7 @@ def test_item_columns_move_to_the_item_table():
 
 def test_an_item_attribute_as_context_is_refused_with_the_way_out():
     frame = many_events(cost=np.repeat(np.arange(60) % 2, 2).astype(str))
-    with pytest.raises(DataError, match=r"the item tells 100% of it.*item_columns=\['cost'\]"):
+    with pytest.raises(DataError, match=r"the item explains 100% of it.*item_columns=\['cost'\]"):
         Dataset.from_frame(frame, context=["cost"])
     assert Dataset.from_frame(frame, item_columns=["cost"]).context == ()
     assert Dataset.from_frame(frame, leaks=["cost"]).context == ("cost",)
@@ -160,7 +160,7 @@ def test_a_column_in_both_files_is_merged_with_the_tables_value_first(caplog):
     data = Dataset.from_frame(events, items=items)
     assert data.items.ids.to_list() == [7, 8, 9, 5] and data.context == ()
     assert data.item_table.rows() == [("A", 1), ("b", 2), ("c", None), ("D", 3)]
-    assert "merged with the item table, whose values count first: 'kind'" in caplog.text
+    assert "merged with the item table, whose values take precedence: 'kind'" in caplog.text
 
 
 def test_titles_and_texts_that_differ_are_kept_but_not_learned_from(caplog):

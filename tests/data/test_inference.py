@@ -67,9 +67,9 @@ def test_ids_text_constants_and_what_comes_after_are_left_out(name, values):
 
 
 def test_another_name_of_the_item_is_kept_of_it():
-    assert role([f"{4006381 + i}" for i in ITEM], "ean") == "kept of the item"
+    assert role([f"{4006381 + i}" for i in ITEM], "ean") == "display only"
     texts = [f"number {i} in our long list of things" for i in ITEM]
-    assert role(texts, "headline") == "kept of the item"
+    assert role(texts, "headline") == "display only"
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,13 @@ def test_the_caller_has_the_last_word():
 def test_only_what_is_certain_is_refused_where_it_is_asked_for(caplog):
     genre = pl.Series([f"g{i % 7}" for i in ITEM])
     half = pl.Series(np.where(RNG.random(EVENTS) < 0.06, RNG.permutation(ITEM), ITEM) % 7)
-    with pytest.raises(DataError, match="describes the item, not the context: the item tells 100%"):
+    with pytest.raises(
+        DataError, match="describes the item, not the context: the item explains 100%"
+    ):
         Dataset.from_frame(frame(x=genre), context=["x"])
     with caplog.at_level(logging.WARNING, "fmpair"):
         assert Dataset.from_frame(frame(x=half), context=["x"]).context == ("x",)
-    assert "context column 'x' may identify the item: the item tells" in caplog.text
+    assert "context column 'x' may identify the item: the item explains" in caplog.text
 
 
 def test_what_is_no_context_is_said_in_one_line_with_a_remedy_that_works(caplog):

@@ -63,8 +63,8 @@ def test_reading_a_file_of_events_takes_files_of_vectors(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vectors": "titles.npy"}, "write the ids of the items to titles.ids.txt"),
-        ({"vectors": "titles.npy", "items": {"item": ["a"]}}, "but there are 1 rows of items"),
+        ({"vectors": "titles.npy"}, "write the item ids to titles.ids.txt"),
+        ({"vectors": "titles.npy", "items": {"item": ["a"]}}, "but the item table has length 1:"),
         ({"vectors": "nothing.npy"}, "cannot read vectors from nothing.npy: No such file"),
         ({"vectors": "titles.csv"}, "files ending in .npy, .npz, .safetensors, not titles.csv"),
         ({"vectors": X}, "must be files such as titles.npy, not ndarray"),

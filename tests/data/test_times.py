@@ -206,7 +206,7 @@ def test_events_of_a_user_stand_oldest_first():
     assert lines.start.tolist() == [0, 1, 4, 4, 4, 4]
     assert lines.item.tolist() == [5, 8, 9, 7]
     assert lines.event.tolist() == [1, 2, 3, 0]
-    assert lines.place.tolist() == [3, 0, 1, 2]
+    assert lines.positions.tolist() == [3, 0, 1, 2]
 
 
 def test_events_of_one_moment_are_not_before_each_other():

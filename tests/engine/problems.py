@@ -92,7 +92,7 @@ def with_histories(problem, last=3, since=False, shared=False, seed=7):
     rng = np.random.default_rng(seed)
     moment = rng.integers(0, 20, len(problem.user))
     lines = timelines(problem.user, problem.item, problem.users, moment)
-    until = strictly_before(lines)[lines.place]
+    until = strictly_before(lines)[lines.positions]
     first = lines.start[problem.user]
     low = rng.integers(first, until + 1).astype(np.int32) if since else np.zeros(0, np.int32)
     more_features = problem.items if shared else 4

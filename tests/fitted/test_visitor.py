@@ -117,7 +117,7 @@ def test_any_model_of_vectors_goes_by_a_history():
 
 
 def test_a_model_that_cannot_go_by_a_history_says_so():
-    with pytest.raises(OptionError, match="UserKNN cannot use history: it knows users by what"):
+    with pytest.raises(OptionError, match="UserKNN cannot use history: it only knows the users"):
         UserKNN().fit(DATA).recommend(history=[4])
 
 

@@ -74,7 +74,7 @@ def test_a_context_that_decides_wins(tmp_path, monkeypatch):
     assert experiment.data.options["context"] == ["device", "daytime"]
     assert wins(told), told
     assert "beats the best of 4 baselines" in told
-    assert "give the item away" not in told
+    assert "reveal the item" not in told
 
 
 def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, m
     (tmp_path / "a.yaml").write_text(text)
     results = run(config.read("a.yaml", OVERRIDES))
     told = headline(results, comparison(results, "full ranking"))
-    assert told.startswith("Do not trust this result: context gives the item away (price: ")
+    assert told.startswith("Do not trust this result: context reveals the item (price: ")
     assert "beats the best of 4 baselines" in told
 
 

@@ -82,15 +82,15 @@ def test_without_a_suspicion_the_verdict_stands(world):
 def test_a_leak_is_named_before_the_gain(world):
     told = said(with_context(world, daytime=(0.97, "certain"), place=(0.1, "none")))
     assert told.startswith(
-        "Do not trust this result: context gives the item away "
-        "(daytime: the item tells 97% of it). "
+        "Do not trust this result: context reveals the item "
+        "(daytime: the item explains 97% of it). "
     )
     assert told.endswith(verdict(comparison(world, "full ranking")))
 
 
 def test_a_suspicion_is_named_after_it(world):
     told = said(with_context(world, daytime=(0.65, "suspect")))
-    assert told.endswith("Context may give the item away (daytime: the item tells 65% of it): "
+    assert told.endswith("Context may reveal the item (daytime: the item explains 65% of it): "
                          "see Leakage.")  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def test_what_parts_cannot_have_is_said(tmp_path):
         fit_parts(RECIPE, folder, context=["price"])
     with pytest.raises(DataError, match="has no column 'weather'"):
         fit_parts(RECIPE, folder, context=["weather"])
-    with pytest.raises(OptionError, match="on and device='torch' exclude each other"):
+    with pytest.raises(OptionError, match="on and device='torch' cannot be combined"):
         fit_parts(RECIPE, folder, on="ray")
     with pytest.raises(OptionError, match="need device='cuda'"):
         fit_parts(FMPair(), folder, context=["hour"])

@@ -1,4 +1,4 @@
-"""Recipes that train with other libraries; what they learned is kept as arrays.
+"""Recipes that train with other libraries; fitted models only store arrays.
 
     from fmpair.bridges import Implicit, LightFM
 

@@ -1,7 +1,7 @@
-"""What all bridges share, in the order a fit uses it.
+"""Code that all bridges share, in the order a fit uses it.
 
-The required library, checks of options, a block for foreign code, events as sparse matrices, and
-what is kept of a trained model: its factors, or the scores of every user for every item.
+It imports the library, checks options, runs foreign code, converts events to sparse matrices, and
+stores a trained model as its factors, or as the scores of every user for every item.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.file_checks import Numbers, check
 from fmpair.models.classic.neighbours import interactions
 
-MEMORY_SHARE = 0.5  # of the machine's memory that one score table may take
+MEMORY_SHARE = 0.5  # largest share of the memory for one score table
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,16 @@ def without_constants(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return users' vectors [users, k], items' vectors [items, k], items' biases [items].
 
-    Libraries keep biases as factors: where all users have 1, the items have their bias; where all
-    items have 1, the users have theirs, which changes no ranking. float32.
+    Libraries store biases as factors. A factor that is 1 for all users holds the items' biases; one
+    that is 1 for all items holds the users' biases, which do not affect rankings. float32.
     """
     users, items = np.array(users, np.float32), np.array(items, np.float32)
     active = np.diff(data.seen.start) > 0  # an id without events may be all zeros
     item_biases = (users[active] == 1).all(axis=0)
     user_biases = (items[np.unique(data.item)] == 1).all(axis=0) & ~item_biases
-    kept = ~(item_biases | user_biases)
+    learned = ~(item_biases | user_biases)
     bias = items[:, item_biases].sum(axis=1)
-    return np.ascontiguousarray(users[:, kept]), np.ascontiguousarray(items[:, kept]), bias
+    return np.ascontiguousarray(users[:, learned]), np.ascontiguousarray(items[:, learned]), bias
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from fmpair.fitted.recommender import Recommender, from_factors
 
 REQUIREMENT = Requirement("cornac", "cornac", "cornac")
 PROBES = 20  # users whose scores are compared with the products of the vectors
-TOLERANCE = 1e-3  # of the spread of a user's scores
+TOLERANCE = 1e-3  # largest deviation, as a share of the spread of a user's scores
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ def _vectors(model: Any, data: Dataset) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     for user in np.unique(data.user)[:PROBES]:
         score = np.asarray(model.score(int(user)), np.float64).ravel()
-        rest = score - items @ users[user]
+        residual = score - items @ users[user]
         largest = TOLERANCE * max(np.ptp(score), TOLERANCE)
-        if len(score) != len(items) or np.ptp(rest) > largest:
+        if len(score) != len(items) or np.ptp(residual) > largest:
             return None
     return users, items
 

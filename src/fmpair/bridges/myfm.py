@@ -54,7 +54,7 @@ class MyFM(Recipe):
         adapter.check_options(self)
 
     def fit(self, data: Any) -> Ranker:
-        """Return a Ranker of predictions: the mean of factorization machines is one, too."""
+        """Return a Ranker of predictions; the mean of factorization machines is one as well."""
         events = as_dataset(data)
         binary = is_binary(self.task, events)
         parts = chosen_or_not(events, self.seed) if binary else rated(events)

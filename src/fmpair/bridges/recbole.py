@@ -207,8 +207,8 @@ def _write_job(recipe: RecBole, data: Dataset, folder: Path) -> None:
 
 def _environ(threads: int | None) -> dict[str, str]:
     """Return the environment variables without those that point Python to our packages."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept if threads is None else {**kept, "OMP_NUM_THREADS": str(threads)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return inherited if threads is None else {**inherited, "OMP_NUM_THREADS": str(threads)}
 
 
 def _read_scores(path: Path, shape: tuple[int, ...], what: str) -> np.ndarray:

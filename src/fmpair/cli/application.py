@@ -27,7 +27,7 @@ VERBS = (  # in the order of --help
 )
 
 
-# Names of other programs, by ours.
+# Commands of other programs -> ours, for error messages.
 FOREIGN_VERBS = {"train": "fit", "predict": "recommend", "test": "evaluate", "start": "serve"}
 
 
@@ -89,12 +89,9 @@ def command() -> Any:
 
 
 def _flowing(program: Any) -> Any:
-    """Return the program with each paragraph of its help in one line, which the terminal breaks.
-
-    Otherwise it would break the lines of a docstring once more, in the middle.
-    """
-    for one in getattr(program, "commands", {}).values():
-        _flowing(one)
+    """Join the lines of each paragraph of help, so that the terminal wraps them to its width."""
+    for subcommand in getattr(program, "commands", {}).values():
+        _flowing(subcommand)
     paragraphs = (program.help or "").split("\n\n")
     program.help = "\n\n".join(" ".join(text.split()) for text in paragraphs) or None
     return program

@@ -90,7 +90,6 @@ def make(
 
 
 def app() -> typer.Typer:
-    """Return the group `data`."""
     group = typer.Typer(help="Public data sets, statistics, conversion, generated data.")
     group.command("list")(list_sets)
     group.command()(with_flags(describe, reading=READING))

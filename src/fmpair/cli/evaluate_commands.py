@@ -28,7 +28,7 @@ def _option(name: str, metavar: str, help: str) -> Flag:
     return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel="Protocol")
 
 
-# Options of Protocol of the same name, except two: --items and --domain say how events are read.
+# Flags named like the options of Protocol. Two differ: --items and --domain already read events.
 PROTOCOL = (
     _option("unit", "NAME", "One list per interaction, user or user-context."),
     _option("candidates", "NAME", "Candidates: all, train, cold, uniform, popularity or first."),
@@ -145,7 +145,7 @@ def evaluate(
 
 
 def _counts(result: Evaluation) -> str:
-    """Return the numbers of units, with a list, and of users and items without training events."""
+    """Describe the units: their number, the share with a list, unknown users and items."""
     cold = [
         f"{count:,} of {what} without training events"
         for count, what in ((result.cold_users, "users"), (result.cold_items, "items"))
@@ -156,7 +156,6 @@ def _counts(result: Evaluation) -> str:
 
 
 def command() -> Any:
-    """Return the command with all its flags."""
     return with_flags(evaluate, protocol_flags=PROTOCOL, reading=READING)
 
 
@@ -174,7 +173,7 @@ def protocol_from(name: str | None, flags: dict[str, Any], *parts: Dataset) -> P
 
 
 def _remarks(parts: tuple[Dataset, Dataset], protocol: Protocol, by_default: bool) -> list[str]:
-    """Return why the protocol was chosen, if by default, and what repeats mean for the numbers."""
+    """Return the reason for a default protocol, and what repeated items mean for the result."""
     from fmpair.evaluation.protocol import (
         default_protocol_reason,
         repeat_note,

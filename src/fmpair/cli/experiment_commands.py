@@ -70,7 +70,6 @@ def init(
 
 
 def init_command() -> Any:
-    """Return the command with its flags."""
     return with_flags(init, reading=[option for option in READING if option.name in INIT_FLAGS])
 
 
@@ -292,7 +291,7 @@ def estimate(
 
 
 def _estimates(models: pl.DataFrame) -> Any:
-    """Return a row per model, with the error of one that could not be tried."""
+    """Return a table with a row per model; a model that failed shows its error."""
     from fmpair.report.output import rich_table
     from fmpair.report.table import ReportTable, seconds
     from fmpair.report.table import cells as text_cells

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fmpair.models.fm_pair.fm_pair import FMPair
 
 VALIDATION = "Validation"
-# FMPair's options whose flags have another name, spelling or value: --order is that of rows.
+# FMPair's options whose flags differ. `order` is --fm-order, because --order is the order of rows.
 FLAG_NAMES = {"order": "fm_order"}
 FM_ORDERS = ("1", "2", "3", "auto")
 SPELLINGS = {"fields": "--field", "fm_order": "--fm-order"}
@@ -48,7 +48,7 @@ METAVARS = {
     "order": "2|3|auto",
     "times": "true|false|auto",
 }
-# Options of several types, given as one text.
+# Options of several types, which the command line takes as text.
 TEXTS = ("history", "order", "times", "levels", "pairs")
 
 Target = Annotated[
@@ -210,19 +210,16 @@ def fold_in(
 
 
 def fit_command() -> Any:
-    """Return `fit` with all its flags."""
     app = typer.Typer(add_completion=False)
     app.command()(with_flags(fit, reading=READING, recipe=recipe_flags()))
     return typer.main.get_command(app)
 
 
 def update_command() -> Any:
-    """Return `update` with all its flags."""
     return with_flags(update, reading=READING)
 
 
 def fold_in_command() -> Any:
-    """Return `fold-in` with all its flags."""
     return with_flags(fold_in, reading=READING)
 
 
@@ -242,15 +239,16 @@ def check_target(target: Path) -> None:
 
 
 def _check_order(order: str | None) -> None:
-    """Raise OptionError if the order of rows is given as that of the machine."""
+    """Raise OptionError if --order, the order of rows, has a value of --fm-order."""
     if order in FM_ORDERS:
         raise OptionError(
-            f"{named('order', order)} is no order of rows: did you mean {named('fm_order', order)}?"
+            f"{named('order', order)} is not an order of rows. "
+            f"Did you mean {named('fm_order', order)}?"
         )
 
 
 def _checkpoint(path: Path | None, output: Path) -> dict[str, Any]:
-    """Return the option of `FMPair.fit`; the file stays until the model is written."""
+    """Return the option `checkpoint` of `fit`; its file is kept until the model is written."""
     if path is None:
         return {}
     if path.absolute() == output.absolute():
@@ -263,7 +261,7 @@ def _checkpoint(path: Path | None, output: Path) -> dict[str, Any]:
 def _update_from_store(
     model: str, url: str, output: Path, after: int | None, learn: dict[str, Any]
 ) -> None:
-    """Learn the new events of a store, and store there what the new model knows."""
+    """Train on the new events of a store, and record there which events the model has learned."""
     from fmpair.cli.service_commands import open_existing
     from fmpair.events.frame import mark_learned, unlearned_events
 

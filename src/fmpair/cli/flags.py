@@ -39,9 +39,9 @@ def with_flags(function: Callable[..., None], **groups: Sequence[Flag]) -> Calla
             values[group] = {member.name: values.pop(member.name) for member in flags}
         function(**values)
 
-    kept = [p.replace(kind=Flag.KEYWORD_ONLY) for p in parameters if p.name not in groups]
-    call.__signature__ = inspect.Signature([*kept, *members])  # type: ignore[attr-defined]
-    call.__annotations__ = {p.name: p.annotation for p in [*kept, *members]}
+    own_parameters = [p.replace(kind=Flag.KEYWORD_ONLY) for p in parameters if p.name not in groups]
+    call.__signature__ = inspect.Signature([*own_parameters, *members])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in [*own_parameters, *members]}
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     return call
 
@@ -63,10 +63,10 @@ def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
-    """Return how messages of a command line write options: `--item COLUMN` for `item=...`.
+    """Return a function that writes options as flags in messages: `--item COLUMN` for `item=...`.
 
-    Options of models for which its command has no flag are written as flags of `fit`, others, and
-    those of a command that reads one, as in an experiment file.
+    Commands that take a model also know a few flags of `fit`. Options without a flag are written
+    as in an experiment file.
     """
 
     @cache
@@ -90,7 +90,7 @@ def in_shell(command: Any, arguments: Sequence[str]) -> Spell:
 
 
 def in_flags(flags: Sequence[Flag]) -> Spell:
-    """Return how the flags of a group are written; other options as in an experiment file."""
+    """Return a function that writes options of this group as flags, others as in a file."""
     known = {flag.name: flag.annotation.__metadata__[0] for flag in flags}
 
     def spell(name: str, *value: Any) -> str:
@@ -146,14 +146,14 @@ RULE_FLAGS = (
         "Only items for which this holds (repeat): 'category=shoes,bags', 'price<=50', "
         "'not brand=ACME'.",
     ),
-    _repeated("limit", "COLUMN=N", "At most so many items per value of a column (repeat)."),
-    _repeated("boost", "COLUMN:VALUE=X", "Add this to the scores of such items (repeat)."),
+    _repeated("limit", "COLUMN=N", "At most N items per value of a column (repeat)."),
+    _repeated("boost", "COLUMN:VALUE=X", "Add X to the scores of items with this value (repeat)."),
     flag(
         "diversity",
         float | None,
         None,
         metavar="SHARE",
-        help="From 0 to 1: how much less alike the items of a list are.",
+        help="From 0 to 1: a higher value makes the items of a list less similar.",
         rich_help_panel=RULE_PANEL,
     ),
     flag(

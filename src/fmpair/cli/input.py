@@ -54,7 +54,7 @@ READING = (
     _option(
         "order",
         "ORDER",
-        "Without times: rows, if rows are in order of time, or per-user, if each user's are.",
+        "Without times. rows: all rows are in time order; per-user: each user's rows are.",
     ),
     _option("domain", "COLUMN", "The domain column."),
     _option("session", "COLUMN", "The session column, which is not used as context."),
@@ -96,10 +96,10 @@ READING = (
         float | None,
         None,
         metavar="MINUTES",
-        help="Merge repeats of a user's last item within so many minutes (view, cart, buy).",
+        help="Merge repeats of a user's last item within this many minutes (view, cart, buy).",
         rich_help_panel=PANEL,
     ),
-    _option("ragged", "error|drop|fill", "What to do with rows of another number of columns."),
+    _option("ragged", "error|drop|fill", "What to do with rows with too many or few columns."),
     _repeated(
         "nulls",
         "TEXT",
@@ -223,7 +223,7 @@ def _short(text: str) -> str:
 
 
 def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.DataFrame:
-    """Return a table of users or candidates; role: of attributes keyed by ids of that role."""
+    """Read a plain table; role: read it as attributes of users or items."""
     from fmpair.data.read import read_frame, read_table
 
     options = plain_options(path, files)
@@ -231,7 +231,7 @@ def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.
 
 
 def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags among FILES that the reader of this file knows."""
+    """Return the flags of FILES that the reader of this file accepts."""
     from inspect import signature
 
     from fmpair.data.read import FORMATS, guess_format

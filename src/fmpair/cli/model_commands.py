@@ -113,7 +113,7 @@ def recommend(
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
-        "candidates": _items(candidates, files) if candidates else None,
+        "candidates": _read_items(candidates, files) if candidates else None,
         "exclude": exclude or None,
         "user_features": read_plain(user_features, files, "user") if user_features else None,
     } | {"unknown": unknown, **rule_options(ruling)}
@@ -127,7 +127,6 @@ def recommend(
 
 
 def recommend_command() -> Any:
-    """Return the command with all its flags."""
     return with_flags(recommend, ruling=RULE_FLAGS, files=FILES)
 
 
@@ -178,15 +177,15 @@ def _write_folder(
 
 
 def _write_parts(
-    fitted: Fitted, asked: Any, n: int, options: dict[str, Any], output: str, format: str | None
+    fitted: Fitted, users: Any, n: int, options: dict[str, Any], output: str, format: str | None
 ) -> None:
     """Write lists as they are made, some users at a time."""
     from fmpair.data.write import write_parts
     from fmpair.fitted.model import USERS_AT_ONCE
 
-    users = len(fitted.user_ids if asked is None else asked)
-    parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(asked, n, **options)
-    rows = write_parts(with_bar(parts, "recommending", users, USERS_AT_ONCE), output, format)
+    count = len(fitted.user_ids if users is None else users)
+    parts: Iterator[pl.DataFrame] = fitted.recommend_in_parts(users, n, **options)
+    rows = write_parts(with_bar(parts, "recommending", count, USERS_AT_ONCE), output, format)
     note(f"wrote {rows:,} rows to {output}")
 
 
@@ -263,8 +262,7 @@ def _users(path: str, files: dict[str, Any]) -> pl.DataFrame:
     return frame
 
 
-def _items(path: str, files: dict[str, Any]) -> list[Any]:
-    """Read the items of a file."""
+def _read_items(path: str, files: dict[str, Any]) -> list[Any]:
     frame = read_plain(path, files)
     return frame[_column_of("item", frame, path)].to_list()
 

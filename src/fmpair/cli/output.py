@@ -55,7 +55,7 @@ OutputFormat = Annotated[
 
 
 class _Closed(io.RawIOBase):
-    """Standard output that was closed, as by `>&-`: to write there is an error."""
+    """Stands for a closed standard output (`>&-`): writing to it raises an error."""
 
     def writable(self) -> bool:
         return True
@@ -67,7 +67,7 @@ class _Closed(io.RawIOBase):
 def replace_closed_streams() -> None:
     """Replace closed standard streams, which Python represents by None.
 
-    Nothing is read from the one, writing to the second is an error, and notes are discarded.
+    Then standard input is empty, writing to standard output raises, and notes are discarded.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass  # files that are opened later must not get the numbers of the streams
@@ -276,7 +276,7 @@ def error_lines(error: BaseException, spell: Spell) -> tuple[int, str]:
 
 
 def _usage(error: Any) -> str:
-    """Return the parser's message, the nearest name of an unknown option, and where to read on."""
+    """Return the parser's message, with the nearest known option and the help command."""
     context = getattr(error, "ctx", None)
     wrong = getattr(error, "option_name", None)
     text = _one_line(error.format_message()).removesuffix(".")
@@ -294,10 +294,9 @@ def _usage(error: Any) -> str:
 
 
 def _nearest_flag(wrong: str, options: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the flag that a wrong one most likely means, also by the name in other libraries.
+    """Return the known flag nearest to a wrong one; names of other libraries are known too.
 
-    options: the spellings of the flags by the name of the option. Dashes do not count, since all
-    flags have them.
+    options: the spellings of each option's flags. Leading dashes are not compared.
     """
     ours = FOREIGN_OPTIONS.get(wrong.lstrip("-").replace("-", "_"), "")
     if ours in options:
@@ -315,6 +314,6 @@ def _one_line(message: object) -> str:
 
 
 def _close_output() -> None:
-    """Discard the interpreter's last flush: the reader of the pipe has left."""
+    """Discard what the interpreter would flush at exit, because the pipe's reader is gone."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -54,8 +54,8 @@ def compare(
             "--output",
             "-o",
             metavar="FILE",
-            help="The file to write: .csv, .md or .tex; beside .tex "
-            "come tables for papers, *-column.tex and *-page.tex.",
+            help="The file to write: .csv, .md or .tex; .tex also "
+            "writes tables for papers, *-column.tex and *-page.tex.",
         ),
     ] = None,
     exact: Exact = False,

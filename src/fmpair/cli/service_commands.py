@@ -45,17 +45,15 @@ Candidate = Annotated[
 ]
 Share = Annotated[
     float | None,
-    typer.Option(metavar="X", help="The share of users of the candidate; by default 0.1."),
+    typer.Option(metavar="X", help="The share of users who get the candidate; by default 0.1."),
 ]
 Proxy = Annotated[
     bool,
     typer.Option(
-        "--proxy", help="Clients on this machine are a proxy: apply --rate to its X-Forwarded-For."
+        "--proxy", help="Behind a proxy on this machine: apply --rate to X-Forwarded-For addresses."
     ),
 ]
-Index = Annotated[
-    bool, typer.Option("--index", help="Answer by the index that `fmpair index` has made.")
-]
+Index = Annotated[bool, typer.Option("--index", help="Search the index that `fmpair index` built.")]
 NamedRules = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A YAML file of named rules, which requests may name."),
@@ -64,15 +62,15 @@ Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse unknown users, items and context values; by default they are "
-        "answered by what is known.",
+        help="Refuse unknown users, items and context values; by default the rest of the "
+        "request is answered.",
     ),
 ]
 Images = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="A column of the catalogue with addresses of images, which the web page then loads.",
+        help="A column of the catalogue with image URLs, which the web page shows.",
     ),
 ]
 
@@ -181,8 +179,8 @@ def compare(
 ) -> None:
     """Compare the candidate with the current model by what their users did.
 
-    Prints a row per measure: both models, the difference with its 95 % interval, and p. Compared
-    are users who were shown lists while both models were served (`serve --candidate`).
+    Prints a row per measure: both models, the difference with its 95 % interval, and p. Only users
+    who were shown lists while both models were served (`serve --candidate`) are compared.
     """
     from fmpair.events.compare import compared
     from fmpair.events.event import event_time
@@ -213,8 +211,8 @@ def push(
 ) -> None:
     """Change items of a running service: stock, price and other columns; new and removed items.
 
-    The next answers of all its workers know the changes. An empty cell leaves a value as it is; a
-    column `removed` (true, false) takes items out of all answers. New items are ranked by the
+    All workers use the changes from the next request on. An empty cell leaves a value as it is; a
+    column `removed` (true, false) removes items from all lists. New items are ranked by the
     attributes that the model has learned.
     """
     from fmpair.data.read import read_table
@@ -242,7 +240,6 @@ def open_existing(url: str) -> Any:
 
 
 def app() -> typer.Typer:
-    """Return the group `events`."""
     group = typer.Typer(help="Events of a service: export them, compare two models.")
     group.command()(export)
     group.command()(compare)
@@ -250,7 +247,6 @@ def app() -> typer.Typer:
 
 
 def items_app() -> typer.Typer:
-    """Return the group `items`."""
     group = typer.Typer(help="Items of a running service: change its catalogue.")
     group.callback()(lambda: None)  # a group, even with one command
     group.command()(push)

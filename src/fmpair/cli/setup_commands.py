@@ -100,7 +100,7 @@ def _lists(world: World, model: Recommender, user: str) -> list[Any]:
         for daytime in (DAY, NIGHT)
     }
     rows = [
-        (str(rank), _item(world, day), _item(world, night))
+        (str(rank), _item_with_attributes(world, day), _item_with_attributes(world, night))
         for rank, (day, night) in enumerate(zip(best[DAY], best[NIGHT]), 1)
     ]
     first = best[DAY][0]
@@ -114,12 +114,11 @@ def _lists(world: World, model: Recommender, user: str) -> list[Any]:
 def _visitor(world: World, model: Recommender, viewed: list[str]) -> Any:
     """Return the top five for a visitor without an id, from the items they viewed."""
     best = model.recommend(history=viewed, n=5)["item"]
-    rows = [(str(rank), _item(world, item)) for rank, item in enumerate(best, 1)]
+    rows = [(str(rank), _item_with_attributes(world, item)) for rank, item in enumerate(best, 1)]
     return table(("", "next"), rows, f" For a visitor who viewed {' and '.join(viewed)}")
 
 
-def _item(world: World, item: str) -> str:
-    """Return an item with its attributes."""
+def _item_with_attributes(world: World, item: str) -> str:
     known = world.data.item_table.row(world.data.items.number(item), named=True)
     length = f"{known['length']} min" if known["length"] else None
     return f"{item}  {', '.join(filter(None, (known['genre'], length)))}"
@@ -327,7 +326,7 @@ def _with_progress(jobs: list[Job]) -> Iterator[Job]:
 
 
 class Absent(str):
-    """A finding about something optional that is missing."""
+    """The result of a check whose optional subject is missing, such as a GPU."""
 
 
 def doctor() -> None:

@@ -101,7 +101,7 @@ def pairs_of(model: Candidate, fields: dict[str, Column]) -> list[Pair]:
 
 
 def _names(model: Candidate, fields: Collection[str], pairs: Collection[Pair]) -> Ablation:
-    """Return the labels; with a single field, without it is none and with it only is all."""
+    """Return the labels; a single field needs no others than `none` and that of the full model."""
     full, none = model.name, f"{model.name} with no field"
     single = len(fields) == 1
     without = {name: none if single else f"{full} without {name}" for name in fields}
@@ -119,23 +119,23 @@ def _without_pair(
     model: Candidate, names: Ablation, pair: Pair, every: Sequence[Pair]
 ) -> Candidate:
     """Return the model without one pair of fields; without any pair it is of order two."""
-    kept = [list(other) for other in every if other != pair]
+    remaining = [list(other) for other in every if other != pair]
     options = {name: value for name, value in model.options.items() if name not in TRIPLES}
-    if kept:
+    if remaining:
         options |= {name: model.options[name] for name in TRIPLES if name in model.options}
-        options["pairs"] = kept
+        options["pairs"] = remaining
     return replace(model, name=names.without[_label(pair)], options=options, ablation=None)
 
 
 def _family(model: Candidate, names: Ablation, fields: dict[str, Column]) -> list[Candidate]:
     """Return every candidate of an ablation, the one with all fields first."""
     every = list(fields.values())
-    kept: dict[str, list[Column]] = {names.model: every, names.none: []}
+    versions: dict[str, list[Column]] = {names.model: every, names.none: []}
     for field, column in fields.items():
-        kept.setdefault(names.without[field], [other for other in every if other != column])
+        versions.setdefault(names.without[field], [other for other in every if other != column])
     for field, label in names.only.items():
-        kept.setdefault(label, [fields[field]])
-    return [_with_columns(model, label, every, columns) for label, columns in kept.items()]
+        versions.setdefault(label, [fields[field]])
+    return [_with_columns(model, label, every, columns) for label, columns in versions.items()]
 
 
 def _with_columns(
@@ -145,14 +145,14 @@ def _with_columns(
 
     A table that loses no column stays as the file has it, so the full model keeps its cell id.
     """
-    gone = [column for column in every if column not in kept]
+    removed = [column for column in every if column not in kept]
     left: dict[str, Any] = {
         option: tuple(name for other, name in kept if other == option)
         for option in ROLES
-        if any(other == option for other, _ in gone)
+        if any(other == option for other, _ in removed)
     }
-    names = {f"{ROLES[option]}.{name}" for option, name in gone}
-    names |= {name for _, name in gone} - {name for _, name in kept}
+    names = {f"{ROLES[option]}.{name}" for option, name in removed}
+    names |= {name for _, name in removed} - {name for _, name in kept}
     search = {name: range for name, range in model.search.items() if not _about(name, names)}
     return replace(
         model,

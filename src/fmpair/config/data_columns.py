@@ -66,7 +66,7 @@ class Header:
 def header_of(source: Source, filters: Sequence[Step] = ()) -> Header | None:
     """Return the columns after all filters; None if the data are not on this machine."""
     header = _source_header(source)
-    return None if header is None else reduce(_filtered, filters, header)
+    return None if header is None else reduce(_after_filter, filters, header)
 
 
 def _source_header(source: Source) -> Header | None:
@@ -90,8 +90,7 @@ def _source_header(source: Source) -> Header | None:
     return _header(contents, options)
 
 
-def _filtered(header: Header, step: Step) -> Header:
-    """Return the columns after a filter."""
+def _after_filter(header: Header, step: Step) -> Header:
     if step.kind == "enlarged":
         more = tuple(f"random_{n + 1}" for n in range(step.options.get("contexts", 0)))
         return replace(header, events=(*header.events, *more), context=(*header.context, *more))
@@ -148,8 +147,8 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     head = with_types(contents.events.select(names), id_columns(names))
     roles: dict[str, str] = {}
     if all(name is None or name in names for name in named.values()):  # else reported later
-        there = {role: name for role, name in named.items() if name in names}
-        roles = role_columns(head, there, taken)
+        present = {role: name for role, name in named.items() if name in names}
+        roles = role_columns(head, present, taken)
     rest = [name for name in names if name not in (*roles.values(), *moved)]
     context = tuple(rest if options.get("context") is None else options["context"])
     timed = {"timestamp"} if options.get("order") else set()

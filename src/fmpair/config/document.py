@@ -23,9 +23,9 @@ KeyPath = tuple[str | int, ...]  # such as ("models", 0, "factors")
 
 COMMAND_LINE = "command line"
 MAX_BASES = 20  # files that extend each other
-MAX_CHARACTERS = 200_000  # of a file; an experiment takes some thousand
-MAX_VALUES = 20_000  # of a file, with values that aliases repeat counted each time
-MAX_DEPTH = 40  # of nested mappings and lists
+MAX_CHARACTERS = 200_000  # per file; a real one has some thousand
+MAX_VALUES = 20_000  # per file; a value that aliases repeat counts each time
+MAX_DEPTH = 40  # nesting of mappings and lists
 LARGEST = 2**63 - 1  # whole number
 TOO_MUCH = (
     f"more than {MAX_VALUES:,} values, counting those that aliases repeat: put long lists into "
@@ -138,8 +138,8 @@ def _merged(base: Document, child: Document) -> Document:
         replaced.add(path)
         return high
 
-    kept = {key: value for key, value in child.values.items() if key != "extends"}
-    values = over(base.values, kept, ())
+    child_values = {key: value for key, value in child.values.items() if key != "extends"}
+    values = over(base.values, child_values, ())
     origins = {
         keys: origin
         for keys, origin in base.origins.items()
@@ -353,7 +353,7 @@ TOML_PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
 
 def _toml_lines(text: str) -> dict[KeyPath, int]:
     lines: dict[KeyPath, int] = {(): 1}
-    counts: dict[KeyPath, int] = {}  # of the tables in each array of tables so far
+    counts: dict[KeyPath, int] = {}  # number of tables so far in each array of tables
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := TOML_TABLE.match(line):

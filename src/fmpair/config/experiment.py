@@ -127,8 +127,8 @@ class Running:
 
     device: of models that support several and do not set their own: cpu, cuda, torch or auto.
     Results depend on it, so it is part of a cell's id; auto is decided when a run begins.
-    curve: evaluate a model every so many epochs (0: never), on the validation set where training
-    does not use it, else on the test set.
+    curve: number of epochs between two evaluations of the learning curve (0: none), on the
+    validation set if the model is not trained on it, else on the test set.
     """
 
     workers: int = 1

@@ -21,8 +21,8 @@ from fmpair.data.formats.source import parse_errors
 from fmpair.errors import DataError, named, one_line
 from fmpair.models import catalog
 
-MAX_EXPERIMENTS = 100  # of one configuration
-MAX_READERS = 100  # of one data container
+MAX_EXPERIMENTS = 100  # per configuration
+MAX_READERS = 100  # per data container
 SPLIT_FIELDS = {
     "feedbackAttributes": "context",
     "userAttributes": "user_fields",
@@ -239,9 +239,9 @@ def file_name(text: str, taken: Collection[str] = ()) -> str:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A kind here, with the options that make it the same model.
+    """A model of fmpair, with the options that make it equal to the WrapRec model.
 
-    defaults: of the other library, by its names; differs: in what the models are not the same.
+    defaults: those of the other library, by its option names; differs: the remaining difference.
     """
 
     kind: str
@@ -414,7 +414,7 @@ def _positives(attributes: Attributes) -> list[str]:
 
 
 def _in_file(option: str, attributes: Attributes) -> str:
-    """Return an option as the WrapRec file writes it, empty where it is a default."""
+    """Return an option as the WrapRec file writes it, empty if the file does not set it."""
     theirs = {**OPTIONS, **dict.fromkeys([*SHARES, "Regularization"], "regularization"),
               **dict.fromkeys(SAMPLING, "positives")}  # fmt: skip
     return ", ".join(

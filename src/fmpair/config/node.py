@@ -90,7 +90,7 @@ class Node:
         return True
 
     def items(self) -> list[Node]:
-        """Return the nodes of a list; record a mistake if the value is none."""
+        """Return the nodes of a list; record a mistake if the value is not a list."""
         return [self.at(n) for n in range(len(self.value))] if self.is_a(list) else []
 
     def file(self) -> str | None:

@@ -114,7 +114,6 @@ def sources() -> Mapping[str, Option]:
 
 
 def generator_options() -> Options:
-    """Return the options of generated data."""
     return options_of(synthetic.make)
 
 
@@ -159,7 +158,6 @@ def fold_count(step: Step) -> int:
 
 
 def protocol_options() -> Options:
-    """Return the options of a protocol."""
     return options_of(Protocol)
 
 

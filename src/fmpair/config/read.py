@@ -259,8 +259,8 @@ def _check_validation(source: Source | None, split: Step | None, models: Models)
     if any(shares) or (split.kind == "given" and source.validation is not None):
         return
     for candidate, entry in models.values():
-        own = [name for name in ("stop", "tune") if getattr(candidate, name) is not None]
-        for key in [*candidate.search, *own]:
+        stop_or_tune = [key for key in ("stop", "tune") if getattr(candidate, key) is not None]
+        for key in [*candidate.search, *stop_or_tune]:
             entry.at(key.partition(".")[0]).wrong(needs_validation(candidate.name))
 
 

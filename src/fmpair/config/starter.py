@@ -33,11 +33,11 @@ REPEATED = (
     *("missing", "order", "leaks", "refunds", "merge_repeats"),
 )
 TABLES = ("users", "items", "impressions")  # options that are paths, repeated too
-MANY_REPEATS = 0.2  # share of events that repeat the one before, from which on merging is offered
-FEW_ITEMS = 4_000  # up to which EASE takes seconds
-LATELY = 45 * DAY  # time range from which on recent popularity is another than overall popularity
-MANY_NEW = 0.05  # share of test events of items without training events: content models are tried
-FEW_EVENTS = 20  # below which a split is too small to compare models
+MANY_REPEATS = 0.2  # suggest merging if this share of events repeats the previous one
+FEW_ITEMS = 4_000  # up to this many items EASE takes seconds
+LATELY = 45 * DAY  # propose recent popularity if events span a longer time
+MANY_NEW = 0.05  # propose content models if this share of test events has new items
+FEW_EVENTS = 20  # smaller splits cannot compare models
 TIME_PARTS = ("hour", "weekday", "since")
 
 
@@ -234,7 +234,7 @@ def _event_weights(findings: Findings) -> list[str]:
     ordered = ordered_event_types(findings.data.columns["event_type"]) is not None
     pairs = ", ".join(f"{scalar(k)}: {1 + 2 * n * ordered}" for n, k in enumerate(event_types))
     return [
-        "  # All event types count alike; to weight them, or see levels below (docs/events.md):",
+        "  # All event types have weight 1. To change that (or see levels below, docs/events.md):",
         f"  # event_weights: {{{pairs}}}",
     ]
 
@@ -345,13 +345,13 @@ def _evaluation(findings: Findings) -> list[str]:
         *(["  new items: cold   # those without training events, among themselves"] * new),
         "metrics: [ndcg@10, recall@10]",
         f"views: {_list(views)}",
-        "# One fit compares fitted models; whether a recipe is better, several seeds tell.",
+        "# Several seeds show whether a recipe is better; one seed only compares two fits.",
         "seeds: [0, 1, 2]   # [0] for a first look",
         "",
         "# Search over options given as {search: ...}; models with tune: 5m have their own budget.",
         "# tune: {trials: 20, metric: ndcg@10}",
         "",
-        "# Differences in the tables are to this model; the verdict names the best baseline.",
+        "# Tables show differences from this model; the verdict names the best baseline.",
         f"compare: {{baseline: {reference}}}",
     ]
 

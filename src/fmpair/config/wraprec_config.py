@@ -23,7 +23,7 @@ from fmpair.errors import DataError, UnknownError, unknown
 Attributes = dict[str, str]
 Notes = list[str]
 
-MAX_BYTES = 200_000  # of a configuration
+MAX_BYTES = 200_000  # size of a configuration
 LONGEST = 10_000  # characters of an attribute with all parameters substituted
 DEEPEST = 20  # nesting of parameters
 TAGS = (
@@ -186,7 +186,7 @@ def number(name: str, text: str) -> int:
 TYPES = {"md": "multi-discrete", "r": "real", "b": "binary", "n": "ignored"}
 TABLES = {"userattributes": "users", "itemattributes": "items"}
 FEEDBACK = ("ratings", "posfeedback")
-OTHER_ENCODING = "latin-1"  # of files that are not UTF-8; any byte is a character of it
+OTHER_ENCODING = "latin-1"  # for files that are not UTF-8; it decodes any byte
 
 
 def data_of(file: WrapRec, readers: list[Attributes], static: bool, notes: Notes) -> dict[str, Any]:

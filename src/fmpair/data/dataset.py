@@ -134,7 +134,7 @@ class Dataset:
         refunds: events of types such as refund and return, and with a negative quantity, price or
         amount, are left out and counted ('drop') or taken as choices ('keep').
         merge_repeats: merge consecutive events of a user with the same item (view, cart, buy) into
-        the first one, if each is within so many minutes of the one before. The merged event has the
+        the first one, if each is within this many minutes of the last. The merged event has the
         strongest event type and the largest weight.
         """
         events = without(everything := to_polars(frame), ignore)
@@ -277,9 +277,9 @@ class Dataset:
             )
         weight = weights_by_type(self.columns["event_type"], weights)
         weight *= self.weight.astype(np.float64)
-        kept = EventWeights(column, tuple((str(t), float(w)) for t, w in weights.items()))
+        stored = EventWeights(column, tuple((str(t), float(w)) for t, w in weights.items()))
         columns = self.columns.with_columns(weight.alias("weight"))
-        return replace(self, columns=columns, event_weights=kept)
+        return replace(self, columns=columns, event_weights=stored)
 
     def take(self, rows: np.ndarray) -> Dataset:
         """Return the events at these row numbers (or of this mask), with all vocabularies."""

@@ -205,14 +205,13 @@ def _plain(column: pl.Series) -> tuple[str, pl.Series]:
     if dtype == pl.Boolean:
         return "truth", column.cast(pl.Int64)
     if dtype.is_temporal():
-        return _time(column)
+        return _microseconds_in_utc(column)
     if isinstance(dtype, pl.List | pl.Array):
         return "list", column.arr.to_list() if isinstance(dtype, pl.Array) else column
     return ("struct", column) if isinstance(dtype, pl.Struct) else ("text", column.cast(pl.String))
 
 
-def _time(column: pl.Series) -> tuple[str, pl.Series]:
-    """Return times in microseconds, in UTC."""
+def _microseconds_in_utc(column: pl.Series) -> tuple[str, pl.Series]:
     if isinstance(column.dtype, pl.Datetime):
         return "time", column.cast(pl.Datetime("us")).cast(pl.Int64)
     if isinstance(column.dtype, pl.Duration):

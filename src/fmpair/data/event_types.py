@@ -1,4 +1,4 @@
-"""Event types such as view, cart and buy; impressions; refunds and repeats, which are no choices.
+"""Event types such as view, cart and buy; impressions; refunds; repeats of an event.
 
 Impressions are items that users were shown and did not choose, or disliked. They are stored
 separately from the events.
@@ -98,7 +98,7 @@ def weights_by_type(types: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
 
 
 def check_event_weights(weights: Mapping[str, Any]) -> None:
-    """Raise OptionError for a weight that is no number of at least 0."""
+    """Raise OptionError unless every weight is a number of at least 0."""
     for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
             raise OptionError(
@@ -132,7 +132,7 @@ def add_impressions(
     """
     columns = _role_columns(table, roles)
     ids = {"user": data.users, "item": data.items}
-    new = table.select(_as_known_type(table[columns[role]], ids[role], role) for role in ids)
+    new = table.select(_as_event_id_type(table[columns[role]], ids[role], role) for role in ids)
     unknown = np.any([known.numbers(new[role]) < 0 for role, known in ids.items()], axis=0)
     if unknown.any():
         LOG.warning(
@@ -155,7 +155,7 @@ def impression_rows(data: Events) -> Rows:
     """
     user = data.users.numbers(data.impressions["user"])
     item = data.items.numbers(data.impressions["item"])
-    kept = (user >= 0) & (item >= 0)
+    usable = (user >= 0) & (item >= 0)
     if "timestamp" in data.impressions.columns and "timestamp" in data.columns.columns:
         events = pl.DataFrame({"user": data.user, "last": data.columns["timestamp"]})
         shown = pl.DataFrame({"user": user, "time": data.impressions["timestamp"]})
@@ -163,8 +163,8 @@ def impression_rows(data: Events) -> Rows:
         late = shown.join(last, on="user", how="left", maintain_order="left").select(
             (pl.col("time") > pl.col("last")).fill_null(False)
         )
-        kept &= ~late.to_series().to_numpy()
-    return group_rows(user[kept], item[kept], len(data.users))
+        usable &= ~late.to_series().to_numpy()
+    return group_rows(user[usable], item[usable], len(data.users))
 
 
 def _role_columns(table: pl.DataFrame, roles: Mapping[str, str | None]) -> dict[str, str]:
@@ -182,8 +182,7 @@ def _role_columns(table: pl.DataFrame, roles: Mapping[str, str | None]) -> dict[
     return columns
 
 
-def _as_known_type(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
-    """Cast ids to the id type of the events."""
+def _as_event_id_type(values: pl.Series, known: Vocabulary, role: str) -> pl.Series:
     ids = comparable(as_plain(values), known.ids.dtype)
     if ids is None:
         raise DataError(
@@ -218,30 +217,30 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 MAX_NEGATIVE = 1 / 3  # a larger share of negative numbers means another thing, such as a z-score
 
 MINUTE = 60_000_000  # microseconds
-MINUTES = 30.0  # within which a repeat belongs to the event before, unless the caller says
+MINUTES = 30.0  # default: repeats within this time belong to the event before
 
 
 def without_refunds(
     events: pl.DataFrame, everything: pl.DataFrame, roles: Mapping[str, str], refunds: str
 ) -> pl.DataFrame:
-    """Return the events that are no refunds, and report the others; all with refunds='keep'.
+    """Return the events without refunds, which are reported; refunds='keep' keeps them.
 
     everything: the same rows with all columns, since ignored columns may identify refunds.
     """
     one_of("refunds", refunds, REFUNDS)
     if refunds == "keep":
         return events
-    back = {name: flags for name, flags in _refunds(everything, roles).items() if flags.any()}
-    either = np.any([flags.to_numpy() for flags in back.values()], axis=0)
+    marked = {name: flags for name, flags in _refunds(everything, roles).items() if flags.any()}
+    either = np.any([flags.to_numpy() for flags in marked.values()], axis=0)
     count = int(either.sum())
     if not count:
         return events
     if count == len(events):
         raise DataError(
-            f"all {count:,} events are refunds by {' and '.join(map(repr, back))}: "
+            f"all {count:,} events are refunds by {' and '.join(map(repr, marked))}: "
             f"{named('refunds', 'keep')} takes them as choices"
         )
-    where = " and ".join(f"{int(flags.sum()):,} by {name!r}" for name, flags in back.items())
+    where = " and ".join(f"{int(flags.sum()):,} by {name!r}" for name, flags in marked.items())
     notice(
         f"left out {count:,} of {len(events):,} events that are refunds ({where}); "
         f"{named('refunds', 'keep')} takes them as choices"

@@ -39,7 +39,7 @@ def above_mean(
     count = np.bincount(data.user[used], minlength=len(data.users))
     overall = rating[used].mean() if used.any() else 0.0
     mean = np.where(count > 0, total / np.maximum(count, 1), overall)
-    return _kept(data, rating > mean[data.user], "above their user's mean")
+    return _with_ratings(data, rating > mean[data.user], "above their user's mean")
 
 
 # Filters that decide which ratings are positive.
@@ -48,23 +48,22 @@ RATED = ("above_mean", "above", "at_least", "dislikes", "all_positive")
 
 def above(data: Dataset, threshold: float) -> Dataset:
     """Keep events with a rating strictly above the threshold."""
-    return _kept(data, _ratings(data) > threshold, f"above {threshold}")
+    return _with_ratings(data, _ratings(data) > threshold, f"above {threshold}")
 
 
 def at_least(data: Dataset, threshold: float) -> Dataset:
     """Keep events with a rating of the threshold or more."""
-    return _kept(data, _ratings(data) >= threshold, f"of at least {threshold}")
+    return _with_ratings(data, _ratings(data) >= threshold, f"of at least {threshold}")
 
 
 def dislikes(data: Dataset, below: float) -> Dataset:
     """Turn events with a lower rating into impressions: items shown and not chosen.
 
-    FM-Pair draws a share of its negatives from them (`impression_share`); other models do not
-    use them.
+    Only FM-Pair uses them: it draws a share of its negatives from them (`impression_share`).
     """
     low = _ratings(data) < below
-    kept = _kept(data, ~low, f"of at least {below}")
-    return kept.with_impressions(data.take(low).frame()) if low.any() else kept
+    positive = _with_ratings(data, ~low, f"of at least {below}")
+    return positive.with_impressions(data.take(low).frame()) if low.any() else positive
 
 
 def all_positive(data: Dataset) -> Dataset:
@@ -157,8 +156,8 @@ def thinned(data: Dataset, most: int, domain: str | None = None, seed: int = 0) 
     thin = np.ones(len(data), bool) if domain is None else in_domain(data, domain)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(thin))
     by_user = histories(data.user, order)
-    kept = by_user.row[by_user.later < most]
-    return data.take(np.sort(np.concatenate([kept, np.flatnonzero(~thin)])))
+    thinned_rows = by_user.row[by_user.later < most]
+    return data.take(np.sort(np.concatenate([thinned_rows, np.flatnonzero(~thin)])))
 
 
 def faded(
@@ -241,7 +240,7 @@ def _ratings(data: Dataset) -> np.ndarray:
     return rating.astype(np.float64)
 
 
-def _kept(data: Dataset, rows: np.ndarray, which: str) -> Dataset:
+def _with_ratings(data: Dataset, rows: np.ndarray, which: str) -> Dataset:
     if not rows.any():
         raise DataError(f"no event has a rating {which}: the data would be empty")
     return data.take(rows)

@@ -98,7 +98,7 @@ def in_order(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
 def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.DataFrame:
     """Return two tables of the same rows as one, in the types of the first.
 
-    Where both have a value the first's counts; renew: the second's.
+    Where both have a value, the first table takes precedence; renew: the second does.
     """
     columns = {name: table[name] for name in table.columns}
     for name in more.columns:
@@ -116,7 +116,7 @@ def joined(
 ) -> tuple[pl.DataFrame, list[str]]:
     """Join item columns of the events with an item table; return also the columns both have.
 
-    attributes: with the ids in `key`. Where both have a value of a column the table's counts.
+    attributes: with the ids in `key`. Where both have a value, `table` takes precedence.
     """
     known = Vocabulary(attributes[key])
     ids = id_column(table, known.ids.dtype, "item", key)
@@ -154,7 +154,7 @@ def changed(
 
 
 def _alike(known: pl.Series, given: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return two columns in one type; raise DataError if there is none that holds both."""
+    """Cast two columns to a common type; raise DataError if there is none."""
     if known.dtype == given.dtype or given.dtype == pl.Null:
         return known, given.cast(known.dtype)
     if known.dtype == pl.Null:
@@ -205,7 +205,7 @@ def item_table(
     both, shared = joined(attributes, table, key)
     if shared:
         names = ", ".join(map(repr, shared))
-        LOG.warning("merged with the item table, whose values count first: %s", names)
+        LOG.warning("merged with the item table, whose values take precedence: %s", names)
     return both
 
 
@@ -285,7 +285,7 @@ def read_vectors(path: str | Path, name: str | None = None) -> Vectors:
     try:
         arrays = {name or _stem(file): _npy(file)} if file.suffix == ".npy" else _several(file)
         known = _beside(file) if IDS not in arrays else as_plain(pl.Series(arrays.pop(IDS)))
-    except Exception as error:  # of NumPy and safetensors, of many types
+    except Exception as error:  # NumPy and safetensors raise many types
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"cannot read vectors from {path}: {reason}") from error
     if name is not None and len(arrays) == 1:
@@ -301,7 +301,7 @@ def read_vectors(path: str | Path, name: str | None = None) -> Vectors:
     lengths = {len(array) for array in arrays.values()} | (set() if known is None else {len(known)})
     if len(lengths) > 1:
         counts = " and ".join(f"{length:,}" for length in sorted(lengths))
-        raise DataError(f"{path}: ids and vectors have {counts} rows; they must have as many")
+        raise DataError(f"{path}: ids and vectors have {counts} rows; the numbers must be equal")
     return Vectors(known, {c: array.astype(np.float32) for c, array in arrays.items()})
 
 
@@ -346,13 +346,13 @@ def _ids_file(file: Path) -> Path | None:
 
 
 def _beside(file: Path) -> pl.Series | None:
-    """Return the ids of a file beside, such as titles.ids.txt with an id per line, or None."""
-    beside = _ids_file(file)
-    if beside is None:
+    """Return the ids in a file such as titles.ids.txt, with an id per line, or None."""
+    ids_file = _ids_file(file)
+    if ids_file is None:
         return None
-    if beside.suffix == ".npy":
-        return as_plain(pl.Series(_npy(beside)))
-    lines = beside.read_text(encoding="utf-8").splitlines()
+    if ids_file.suffix == ".npy":
+        return as_plain(pl.Series(_npy(ids_file)))
+    lines = ids_file.read_text(encoding="utf-8").splitlines()
     return with_types(pl.DataFrame({IDS: lines}), ids=[IDS])[IDS]
 
 
@@ -362,9 +362,13 @@ def _in_order(
     """Return the table with vectors in the order of its rows."""
     rows, stem = len(next(iter(columns.values()))), _stem(Path(path))
     if table is None or len(table) != rows:
-        have = "is no table of items" if table is None else f"are {len(table):,} rows of items"
+        have = (
+            "there is no item table"
+            if table is None
+            else f"the item table has length {len(table):,}"
+        )
         raise DataError(
-            f"{path} has {rows:,} vectors, but there {have} in whose order they could be: write "
-            f"the ids of the items to {stem}.{IDS}.txt, one per line"
+            f"{path} has {rows:,} vectors without ids, but {have}: write the item ids to "
+            f"{stem}.{IDS}.txt, one per line"
         )
     return table.with_columns(pl.Series(name, array) for name, array in columns.items())

@@ -122,10 +122,11 @@ def cold_items(
     given: int = 0,
     warm: float = 0.0,
 ) -> Split:
-    """Do the same for items: test items have their first `given` events in training, or none.
+    """Take all events of a random share of the items for testing, and of others for validation.
 
-    warm: a share of the events of all other items to test too, and to validate if items are, so
-    that warm and cold items can be compared.
+    given: how many first events of such an item stay in training.
+    warm: a share of the other items' events, which is tested too (and validated, if there is a
+    validation part), so that warm and cold items can be compared.
     """
     split = _cold(data, data.item, "items", (test, validation), seed, given)
     if not warm:
@@ -137,8 +138,9 @@ def cold_items(
     shuffled = np.random.default_rng((seed, 1)).permutation(rest)
     tested, validated = (round(warm * len(rest) * (share > 0)) for share in (test, validation))
     new_test, new_validation, _ = np.split(shuffled, [tested, tested + validated])
-    taken = np.append(split.test, new_test), np.append(split.validation, new_validation)
-    return split_of(np.setdiff1d(split.train, shuffled[: tested + validated]), taken[1], taken[0])
+    train = np.setdiff1d(split.train, shuffled[: tested + validated])
+    validation_rows = np.append(split.validation, new_validation)
+    return split_of(train, validation_rows, np.append(split.test, new_test))
 
 
 def _cold(

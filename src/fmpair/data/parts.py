@@ -65,17 +65,17 @@ class Split:
 
 
 def _with_gaps(data: Dataset, rows: np.ndarray) -> Dataset:
-    """Return these events, with `gaps` if many others came before later events of their users."""
-    kept = data.take(rows)
+    """Return these events; set `gaps` if users have many removed events before their last one."""
+    taken = data.take(rows)
     rest = np.ones(len(data), bool)
     rest[rows] = False
     if not has_times(data) or not rest.any():
-        return kept
+        return taken
     time = moments_by_user(data)
     latest = np.full(len(data.users), np.iinfo(np.int64).min)
     np.maximum.at(latest, data.user[~rest], time[~rest])
     before = time[rest] < latest[data.user[rest]]
-    return replace(kept, gaps=True) if before.mean() > MANY else kept
+    return replace(taken, gaps=True) if before.mean() > MANY else taken
 
 
 def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split:
@@ -114,7 +114,7 @@ def time_boundary(times: np.ndarray, index: int) -> int:
 
     times: ascending.
     """
-    firsts = np.flatnonzero(np.diff(times)) + 1  # of each time but the earliest
+    firsts = np.flatnonzero(np.diff(times)) + 1  # the first index of each time but the earliest
     if not len(firsts):
         raise DataError(f"all {len(times)} events have the same time: they cannot be split by time")
     return int(firsts[np.argmin(np.abs(firsts - index))])

@@ -15,7 +15,7 @@ import polars as pl
 from fmpair.data.dataset import Dataset
 from fmpair.threads import check_process
 
-PAIR, ROW = "__pair__", "__row__"  # columns beside those of the events, which have any name
+PAIR, ROW = "__pair__", "__row__"  # temporary columns, which must not clash with event columns
 
 LATER = "learning from later events"
 # Figure -> (what its share is of, sentence about it).
@@ -34,7 +34,7 @@ FIGURES = {
     "unseen_item_events": ("events", "are of items without one in {before}"),
     "same_pair": ("events", "repeat a user and item of {before}"),
     "same_situation": ("events", "repeat a user, item and context of {before}"),
-    "same_event": ("events", "are in {before} too, every column alike"),
+    "same_event": ("events", "are in {before} too, equal in every column"),
 }
 
 

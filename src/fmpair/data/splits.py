@@ -100,12 +100,12 @@ def by_time(
         return cut(order, test, validation, times)
     if after is None:
         raise OptionError("validation_after requires after, the first time of the test part")
-    last = _before(data, after)
+    last = _count_before(data, after)
     middle = last
     if validation:
         middle = time_boundary(times[:last], last - round(validation * len(data)))
     if validation_after is not None:
-        middle = _before(data, validation_after)
+        middle = _count_before(data, validation_after)
     if not 0 < middle <= last < len(data):
         first, last_time = data.columns["timestamp"].gather([order[0], order[-1]])
         raise DataError(f"one of the parts would be empty: times range from {first} to {last_time}")
@@ -146,7 +146,7 @@ def by_session(
 
     A session is all events of a user, and as late as its last event.
     test, validation: shares of the sessions; sessions that end at one time stay in one part.
-    days: in place of the share, test the sessions that end in the last so many days of the data.
+    days: in place of the share, test the sessions that end in this many last days of the data.
     validation_days: the same for validation, in the days before.
     """
     sessions, number = np.unique(data.user, return_inverse=True)
@@ -222,8 +222,7 @@ def _folds(order: np.ndarray, always: np.ndarray, count: int, validation: float)
     return splits
 
 
-def _before(data: Dataset, moment: Any) -> int:
-    """Count the events before a time."""
+def _count_before(data: Dataset, moment: Any) -> int:
     check_process()
     times = data.columns["timestamp"]
     limit = _time(moment)
@@ -255,8 +254,7 @@ def _time(moment: Any) -> datetime | float:
 def by_attribute(
     data: Dataset, column: str, test: Iterable[Any], validation: Iterable[Any] = ()
 ) -> Split:
-    """Take events with one of the values of `test` in the column for testing; so for validation.
-
+    """Take events whose column has a value of `test` for testing, likewise for validation.
     column: of the events, else of the user or item table; user.NAME and item.NAME are explicit. A
     list matches if any of its members does. Values are compared as text.
     """

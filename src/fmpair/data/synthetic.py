@@ -115,7 +115,7 @@ TOPICS = ("animals", "cities", "cooking", "heroes", "love", "music", "mystery", 
 SITUATION_CHANCES = np.array([[9, 3, 3], [11, 9, 8], [10, 12, 5], [19, 5, 6]]) / 100
 LONGER_BY_DAYTIME = np.array([0.2, -0.8, -0.2, 0.8])  # effect of an item's length
 
-DIMENSIONS = 6  # of taste
+DIMENSIONS = 6  # length of taste vectors
 ITEM_SIZE = DIMENSIONS**0.5  # so that an effect of 1 has standard deviation 1 over the items
 POPULARITY_EXPONENT = 0.62
 TASTE_PULL = 2.4
@@ -125,7 +125,7 @@ ACTIVITY_SPREAD = 0.7
 MISSING = 0.03
 START, DAYS = 1_704_067_200, 90  # 2024-01-01 00:00 UTC
 QUARTER = 6 * 3600  # seconds of one daytime
-ID_BYTES, EVENT_BYTES = 600, 200  # of memory, at most, for a user or item, and for an event
+ID_BYTES, EVENT_BYTES = 600, 200  # largest memory per user or item, and per event
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def untimed(data: Timed) -> int:
 
 
 def mostly_timed(data: Timed) -> bool:
-    """Return whether few events or none lack a time; their place in a history can be guessed."""
+    """Return whether no or few events lack a time, so that these can count as the oldest."""
     return untimed(data) <= FEW * len(data.columns)
 
 
@@ -141,8 +141,8 @@ def time_form(values: pl.Series) -> str | None:
         return "numbers" if by_name else None
     if unit is None:
         return None
-    when = microseconds(values.filter(~_missing(values)))
-    if by_name or (when.min() >= PLAUSIBLE and when.max() <= _now() + DAY):
+    moment = microseconds(values.filter(~_missing(values)))
+    if by_name or (moment.min() >= PLAUSIBLE and moment.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
 
@@ -170,7 +170,7 @@ def read_times(values: pl.Series) -> pl.Series:
         )
     if times.dtype.is_float() and times.is_infinite().any():
         raise DataError(f"column {values.name!r} has infinite times: leave them empty")
-    _warn(times)
+    _warn_of_missing_and_future(times)
     return times
 
 
@@ -250,8 +250,7 @@ def _spread(values: pl.Series) -> pl.Series:
     return known.gather_every(max(len(known) // SAMPLE, 1))
 
 
-def _warn(times: pl.Series) -> None:
-    """Log missing and future times."""
+def _warn_of_missing_and_future(times: pl.Series) -> None:
     missing = _missing(times)
     if missing.any():
         few = missing.sum() <= FEW * len(times)
@@ -325,11 +324,11 @@ class Timelines(NamedTuple):
         return len(self.start) - 1
 
     @property
-    def place(self) -> np.ndarray:
-        """int32 [events]: the position of each event of the data."""
-        place = np.empty(len(self.event), np.int32)
-        place[self.event] = np.arange(len(self.event), dtype=np.int32)
-        return place
+    def positions(self) -> np.ndarray:
+        """int32 [events]: the position of each event of the data in the time lines."""
+        positions = np.empty(len(self.event), np.int32)
+        positions[self.event] = np.arange(len(self.event), dtype=np.int32)
+        return positions
 
 
 def timelines(user: np.ndarray, item: np.ndarray, users: int, moment: np.ndarray) -> Timelines:

@@ -19,7 +19,7 @@ from fmpair.errors import DataError
 Values = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
 Groups = Sequence | np.ndarray | None  # the user or item of each unit
 
-MAX_CLUSTERS = 1000  # of a resampling test; if there are more users, they are merged at random
+MAX_CLUSTERS = 1000  # in a resampling test; more users are merged at random
 # Above this number of degrees of freedom, t quantiles differ from normal ones by less than 1e-3.
 NEARLY_NORMAL = 10_000
 HALVINGS = 40  # steps of the bisection for a quantile
@@ -115,8 +115,8 @@ def variance_between(total: np.ndarray, size: np.ndarray) -> VarianceComponent:
 def freedom_of(parts: Sequence[VarianceComponent]) -> float:
     """Degrees of freedom of a sum of independent variances: (sum v)^2 / sum(v^2 / freedom)."""
     whole = sum(part.variance for part in parts)
-    below = sum(part.variance**2 / part.freedom for part in parts)
-    return whole**2 / below if below > 0 else np.inf
+    denominator = sum(part.variance**2 / part.freedom for part in parts)
+    return whole**2 / denominator if denominator > 0 else np.inf
 
 
 def _sums(values: np.ndarray, groups: Groups, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -171,8 +171,8 @@ def sampled_chances(others: int, n: int) -> np.ndarray:
 
     def log_choose(total: np.ndarray, part: np.ndarray) -> np.ndarray:
         wrong = (part < 0) | (part > total)
-        kept = np.where(wrong, 0, part)
-        value = log_factorial[total] - log_factorial[kept] - log_factorial[total - kept]
+        valid = np.where(wrong, 0, part)
+        value = log_factorial[total] - log_factorial[valid] - log_factorial[total - valid]
         return np.where(wrong, -np.inf, value)
 
     ranks, _ = possible_ranks(others + 1)

@@ -33,10 +33,10 @@ HISTORY_BYTES = 48  # an entry of a history, as numbers and as an id in a list
 class Memory(NamedTuple):
     """Which earlier events a model gets with a query.
 
-    whole: those of the training too, for a model whose given history replaces what it knows of a
-    user. last: the latest so many; within: at most so many microseconds before; per: only those
-    with the same value in this column. since: whether it uses the time since the last event. None
-    stands for no limit.
+    whole: whether training events are included, for a model whose given history replaces what it
+    knows of a user. last: how many of the latest; within: at most this many microseconds before;
+    per: only those with the same value in this column; None: no limit. since: whether the model
+    uses the time since the last event.
     """
 
     whole: bool = True
@@ -50,7 +50,7 @@ ALL = Memory()
 
 
 def memory_of(model: Any) -> Memory | None:
-    """Return what a model or a function takes of a history; None if it cannot use one."""
+    """Return which part of a history a model or function uses; None if it uses none."""
     if isinstance(model, Recommender):
         space = model.space
         field = space.history

@@ -39,10 +39,10 @@ from fmpair.ranking.top import rows_at_once
 
 Scores = Callable[[np.ndarray], np.ndarray]
 
-SCORES_PER_CALL = 1 << 24  # of a function: each call has a cost
+SCORES_PER_CALL = 1 << 24  # a function is called for many scores at once
 MANY_OLDER = 0.05  # share of test events older than the user's history, from which on to warn
 REMEDY = {"user": "split by leave_last_out or by_time", "all": "split by by_time"}
-REPEATS = 1000  # of the bootstrap of a summary
+REPEATS = 1000  # bootstrap samples of a summary
 SAME_UNITS = ("row", "user", "item")  # columns that are equal where evaluations can be compared
 
 
@@ -82,7 +82,7 @@ def evaluate(
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     threads: int | None = None,
 ) -> Evaluation:
-    """Evaluate a Recommender, or a function from a Dataset to float32 [its events, items of train].
+    """Evaluate a Recommender, or a function of a Dataset that returns float32 [events, items].
 
     train: the training events, which define the seen items and the catalogue. test: the test
     events. An item with score -inf or NaN is not in the list. protocol: a Protocol or the name of
@@ -182,7 +182,7 @@ def _ranks(
     top: int,
     threads: int | None,
 ) -> Ranks:
-    """Rank the relevant items; on the GPU for a model that is there and whole lists."""
+    """Rank the relevant items; on the GPU if the model is on one and all items are ranked."""
     if isinstance(model, Recommender) and not isinstance(candidates, Pool):
         device = ranking_device(model.recipe, len(units.task.query))
         if device is not None:
@@ -387,8 +387,8 @@ def warm_and_cold(
 ) -> pl.DataFrame:
     """Return (items, units, one column per metric): a row for warm and cold items, and for both.
 
-    Warm items, which have training events, and cold ones are ranked among themselves (the presets
-    warm and cold), both among all items (full-user). Kinds of items without test events are left
+    Warm items have training events, cold items do not. Each kind is ranked among itself (presets
+    warm and cold), both together among all items (full-user). A kind without test events is left
     out.
     """
     train = as_dataset(train)

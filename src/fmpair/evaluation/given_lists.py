@@ -106,7 +106,7 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
         )
     known = (user >= 0) & (item >= 0)
     types: dict[Any, pl.DataType] = {name: test.columns[name].dtype for name in context}
-    keys = _keys(user, lists.select(context).cast(types, strict=False)).filter(known)
+    keys = _list_keys(user, lists.select(context).cast(types, strict=False)).filter(known)
     list_keys = keys.unique(maintain_order=True).with_columns(pl.int_range(pl.len()).alias(LIST))
     owner = _numbers(keys, list_keys)
     score = lists["score"].to_numpy()[known].astype(np.float32)
@@ -126,7 +126,7 @@ def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Data
             raise OptionError(
                 f"the lists depend on context ({listing(context)}): evaluate with {units}"
             )
-        number = _numbers(_keys(queries.user, queries.columns.select(context)), list_keys)
+        number = _numbers(_list_keys(queries.user, queries.columns.select(context)), list_keys)
         out = np.full((len(queries), len(train.items)), -np.inf, np.float32)
         answered = np.flatnonzero(number >= 0)
         entries = rows.take(number[answered])
@@ -169,7 +169,7 @@ def _head(frame: pl.DataFrame, key: list[str], cutoff: int) -> pl.DataFrame:
     return ordered.select(*key, "item").group_by(key, maintain_order=True).head(cutoff)
 
 
-def _keys(user: np.ndarray, context: pl.DataFrame) -> pl.DataFrame:
+def _list_keys(user: np.ndarray, context: pl.DataFrame) -> pl.DataFrame:
     """A frame of user numbers and context columns."""
     return pl.DataFrame({USER: user.astype(np.int32)}).hstack(list(context.iter_columns()))
 

@@ -59,7 +59,7 @@ class Protocol:
         before the one to predict, given with each query. This is the case of anonymous sessions:
         users are sessions that have no training events. A first event, and events of items without
         training events, are not relevant. 'known': all events before the one to predict, in
-        training and test, so that a model goes on without learning; no event is left out.
+        training and test, without further training; no event is left out.
     targets: predict all relevant events, or each user's first or last of them only.
     """
 
@@ -98,7 +98,7 @@ class Protocol:
             )
 
     def _by_event(self, option: str) -> None:
-        """Refuse a value of an option that is for single events."""
+        """Raise OptionError if an option for single events is used with another unit."""
         if self.unit != "interaction":
             raise OptionError(
                 f"{named(option, getattr(self, option))} needs {named('unit', 'interaction')}: "

@@ -36,8 +36,8 @@ from fmpair.evaluation.clusters import (
 EXACT = 14  # up to this many users that differ, all 2^n sign patterns are enumerated
 DRAWS = 10_000
 INTERVAL_DRAWS = 4_000
-SEEDS = 3  # of each model that a report proposes
-PERMUTATIONS = 2_000  # of users over two groups
+SEEDS = 3  # per model, as reports propose
+PERMUTATIONS = 2_000  # number of random groupings
 MANY = 5_000  # users of each group from which Welch's t is Student's
 POWER = 0.8
 LEVEL = 0.95
@@ -73,10 +73,7 @@ def bootstrap(
     seed: int = 0,
     users: Groups = None,
 ) -> tuple[float, float]:
-    """Bootstrap-t interval of the mean over units, never narrower than Student's, also for few.
-
-    Users are drawn with replacement.
-    """
+    """Bootstrap-t interval of the mean over units, at least as wide as Student's t."""
     return bootstrap_interval(sum_by_user(values, users), level, repeats, seed)
 
 
@@ -176,10 +173,11 @@ def randomisation_p(clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> fl
 def bootstrap_interval(
     clusters: Clusters, level: float = 0.95, draws: int = INTERVAL_DRAWS, seed: int = 0
 ) -> tuple[float, float]:
-    """Interval of the mean that holds for few users too: on each side the wider of two.
+    """Return an interval of the mean: on each side the wider of bootstrap-t and Student's t.
 
-    The bootstrap-t draws users with replacement and follows skewed values; Student's t holds where
-    draws of few users are all alike. Values of 0 or more have a mean of 0 or more.
+    The bootstrap-t draws users with replacement and follows skewed values. Student's t is wide
+    enough for few users, whose draws are all alike. The interval of values >= 0 starts at 0 or
+    above.
     """
     mean, count = clusters.mean, len(clusters.total)
     if count < 2 or clusters.variance == 0:
@@ -188,9 +186,9 @@ def bootstrap_interval(
     plain = t_quantile(1 - level, of_users.freedom)
     low, high = _drawn_t(combined(clusters, seed), (1 - level) / 2, draws, seed)
     # The variance between folds and seeds widens both, by as much as it does Student's t.
-    whole = t_quantile(1 - level, clusters.freedom) * math.sqrt(clusters.variance)
-    below = mean - max(high / plain, 1.0) * whole
-    above = mean + max(-low / plain, 1.0) * whole
+    half_width = t_quantile(1 - level, clusters.freedom) * math.sqrt(clusters.variance)
+    below = mean - max(high / plain, 1.0) * half_width
+    above = mean + max(-low / plain, 1.0) * half_width
     return (max(below, 0.0) if (clusters.total >= 0).all() else below), above
 
 
@@ -265,8 +263,8 @@ def detectable_with_seeds(
 ) -> float:
     """Smallest difference between two recipes that several seeds of each would show.
 
-    clusters: one fit of each. of_items: the variance between items, which is what a seed changes
-    at most, since a seed moves an item for all users.
+    clusters: one fit of each. of_items: the variance between items, an upper bound of the variance
+    between seeds, since a seed moves an item for all users.
     """
     between = VarianceComponent(of_items.variance / seeds, 2 * (seeds - 1))
     return detectable_difference(replace(clusters, further=(between,)), level)
@@ -298,9 +296,9 @@ def permuted(
 ) -> MeanDifference:
     """Compare a minus b by Welch's t, with the distribution of t under random groups.
 
-    Where users are few and skewed, t is far from Student's. Users are put into two groups of the
-    same sizes at random, so p is exact if the groups do not differ, and holds for large groups
-    that have equal means only. From MANY users in both groups on, Student's distribution is used.
+    For few users with skewed values, t is far from Student's distribution. So users are put into
+    random groups of the same sizes. Then p is exact if the groups have the same distribution, and
+    approximate for large groups with equal means. Groups of MANY users or more use Student's.
     """
     plain = unpaired(a, b, level)
     least = min(len(a.total), len(b.total))
@@ -349,8 +347,7 @@ def _random_widening(
 ) -> np.ndarray | float:
     """Random factors [rows] that widen draws over users to the whole variance.
 
-    The factors vary as the width of Student's t does: the variance between folds and seeds is
-    estimated from few of them.
+    The factors are random because the variance between folds and seeds is estimated from few.
     """
     if of_users.variance <= 0 or not clusters.further_variance:
         return 1.0

@@ -55,26 +55,26 @@ def units_of(
     """Return the units of the test events, ordered by query, then by event.
 
     timed: the model uses time. An interaction is ranked at its own time; a user, or a user in a
-    context, at the time of their first event. memory: what the model takes of a history.
+    context, at the time of their first event. memory: which part of a history the model uses.
     """
     events = _numbered_together(train, test)
     by_time = timed and protocol.unit == "interaction" and TIME in test.columns.columns
     names = list(dict.fromkeys([*test.context, *([TIME] if by_time else [])]))
-    alone = protocol.unit == "user" or not names
-    query = events.user if alone else _first_of_group(events.user, test.columns.select(names))
+    plain = protocol.unit == "user" or not names
+    query = events.user if plain else _first_of_group(events.user, test.columns.select(names))
     session = in_session(events) if protocol.history == "test" else None
     if protocol.history != "train":
         query = np.arange(len(test))
     group = np.arange(len(test)) if protocol.unit == "interaction" else query
-    kept, gain = _relevant(events, protocol, group, session)
-    if not len(kept):
+    chosen, gain = _relevant(events, protocol, group, session)
+    if not len(chosen):
         raise DataError(_nothing_relevant(protocol))
-    _, first, unit = np.unique(group[kept], return_index=True, return_inverse=True)
-    order = np.lexsort((first, query[kept[first]]))
-    row, unit = kept[first[order]], np.argsort(order)[unit]
+    _, first, unit = np.unique(group[chosen], return_index=True, return_inverse=True)
+    order = np.lexsort((first, query[chosen[first]]))
+    row, unit = chosen[first[order]], np.argsort(order)[unit]
     entry = np.argsort(unit, kind="stable")
-    relevant = Rows(starts(np.bincount(unit)), events.item[kept[entry]], gain[entry])
-    hidden, owner = _hidden(events, protocol, kept)
+    relevant = Rows(starts(np.bincount(unit)), events.item[chosen[entry]], gain[entry])
+    hidden, owner = _hidden(events, protocol, chosen)
     _, first, number = np.unique(query[row], return_index=True, return_inverse=True)
     queries = test.take(row[first])
     if protocol.unit == "user":
@@ -103,7 +103,7 @@ def _numbered_together(train: Dataset, test: Dataset) -> NumberedEvents:
 def _relevant(
     events: NumberedEvents, protocol: Protocol, group: np.ndarray, earlier: Rows | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (relevant test events int64 [kept], their gains float32 [kept]).
+    """Return (rows of the relevant test events int64 [n], their gains float32 [n]).
 
     earlier: per test event the items before it in its session; a relevant event has some. An item
     counts once per unit (group), with the gain of its first event.
@@ -117,15 +117,15 @@ def _relevant(
     inside = True if protocol.domain is None else in_domain(test, protocol.domain)
     has_history = True if earlier is None else np.diff(earlier.start) > 0
     rows = np.flatnonzero((gain > 0) & inside & has_history)
-    rows = rows[_firsts(group[rows], test.item[rows])]
+    rows = rows[_first_rows_of_pairs(group[rows], test.item[rows])]
     if protocol.relevant in ("warm", "cold"):
         warm = np.isin(events.item[rows], events.train.item)
         rows = rows[warm if protocol.relevant == "warm" else ~warm]
     elif protocol.relevant != "all" and protocol.unit == "interaction":
-        rows = rows[_firsts(events.user[rows], test.item[rows])]
+        rows = rows[_first_rows_of_pairs(events.user[rows], test.item[rows])]
     if protocol.relevant in ("new", "next"):
-        trained = _pairs(events.train_user, events.train.item)
-        rows = rows[~np.isin(_pairs(events.user[rows], events.item[rows]), trained)]
+        trained = _pair_numbers(events.train_user, events.train.item)
+        rows = rows[~np.isin(_pair_numbers(events.user[rows], events.item[rows]), trained)]
     if protocol.relevant == "next" or protocol.targets != "all":
         last = protocol.targets == "last" and protocol.relevant != "next"
         rows = np.sort(rows[_one_each(events.user[rows], test.take(rows), last)])
@@ -146,20 +146,20 @@ def _one_each(user: np.ndarray, events: Dataset, last: bool) -> np.ndarray:
 
 
 def _hidden(
-    events: NumberedEvents, protocol: Protocol, kept: np.ndarray
+    events: NumberedEvents, protocol: Protocol, relevant: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
     """Return excluded items by owner, and the owner of each test event, int64 [test].
 
-    kept: the relevant events; the others need no owner.
+    relevant: rows of the relevant events; the others need no owner.
     """
     train, known = events.train, events.item >= 0
     if protocol.seen == "none":
         return empty_rows(1), np.zeros(len(events.test), np.int64)
     if protocol.seen == "earlier":
-        items = before_each(events, ALL, kept).items.take(kept)
+        items = before_each(events, ALL, relevant).items.take(relevant)
         owner = np.zeros(len(events.test), np.int64)
-        owner[kept] = np.arange(len(kept))
-        return distinct_pairs(items.owner, items.column, len(kept)), owner
+        owner[relevant] = np.arange(len(relevant))
+        return distinct_pairs(items.owner, items.column, len(relevant)), owner
     owner, train_owner = events.user, events.train_user
     if protocol.seen == "context" and events.test.context:
         train_owner, owner = _users_in_context(events)
@@ -192,12 +192,11 @@ def _first_of_group(user: np.ndarray, context: pl.DataFrame) -> np.ndarray:
     return firsts[EVENT].to_numpy().astype(np.int64)
 
 
-def _firsts(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """Return the first row of each distinct pair, ascending."""
-    return np.sort(np.unique(_pairs(owner, item), return_index=True)[1])
+def _first_rows_of_pairs(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+    return np.sort(np.unique(_pair_numbers(owner, item), return_index=True)[1])
 
 
-def _pairs(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
+def _pair_numbers(owner: np.ndarray, item: np.ndarray) -> np.ndarray:
     """Encode each pair as one int64."""
     return (owner.astype(np.int64) << 32) | item
 

@@ -20,7 +20,7 @@ from fmpair.evaluation.evaluation import Evaluation, mean_of
 from fmpair.threads import check_process
 
 MAX_GROUPS = 12  # columns with at most this many values stay as they are
-RANGES = 5  # of numbers and times, with about as many events each
+RANGES = 5  # groups of numbers and times, each with about as many events
 OTHERS = "others"
 NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
 
@@ -38,8 +38,8 @@ def binned(values: pl.Series, known: pl.Series) -> pl.Series:
     if known.dtype.is_numeric() or known.dtype.is_temporal():
         return _ranges(values, known)
     common = known.value_counts(sort=True).sort("count", known.name, descending=[True, False])
-    kept = common[known.name].head(MAX_GROUPS - 1).implode()
-    named = pl.when(values.is_in(kept) | values.is_null()).then(values.cast(pl.String))
+    frequent = common[known.name].head(MAX_GROUPS - 1).implode()
+    named = pl.when(values.is_in(frequent) | values.is_null()).then(values.cast(pl.String))
     return pl.select(named.otherwise(pl.lit(OTHERS)).alias(values.name)).to_series()
 
 
@@ -105,8 +105,8 @@ THIRDS = ("head", "mid", "tail")
 CONTEXT = "context:"
 BY_ITEM = ("popularity", "events")  # views of units with one relevant item
 VIEWS = ("popularity", "activity", "warmth", "events", f"{CONTEXT}COLUMN")
-FEW = (0, 3, 10, 100)  # most training events of the groups of `item_events`
-SPARSE = ("0", "1 to 3")  # its groups of items that models know little of
+FEW = (0, 3, 10, 100)  # upper bounds of the groups of `item_events`
+SPARSE = ("0", "1 to 3")  # groups of `item_events` with little training data
 
 
 def view(evaluation: Evaluation, groups: pl.Series) -> pl.DataFrame:

@@ -141,8 +141,8 @@ def failed(cell: Cell, why: str, by_model: bool = False) -> Outcome:
     return Outcome({"id": cell.id, "cell": cell.spec(), "error": why, "by_model": by_model})
 
 
-# A model that diverges does so on any machine. A killed process, a full disk or too little memory
-# are faults of the machine, so they must never be stored as a result of the model.
+# A model that diverges does so on any machine. A killed process, a full disk or a lack of memory is
+# a fault of the machine and must never be stored as a result of the model.
 MODEL_ERRORS = (FmpairError, ArithmeticError, np.linalg.LinAlgError)
 # Polars has separate error types for a full disk or a missing file.
 MACHINE_ERRORS = (MachineError, MemoryError, OSError, pl.exceptions.PolarsError)
@@ -226,15 +226,15 @@ def recipe_of(model: Candidate, seed: int, threads: int | None) -> Any:
 def visible(data: Dataset, model: Candidate) -> Dataset:
     """Return the events with only the columns the candidate may use."""
     if model.context is not None:
-        kept = _checked_names("context column", model.context, data.context)
-        hidden = [name for name in data.context if name not in kept]
-        data = replace(data, context=tuple(kept), columns=data.columns.drop(hidden))
+        names = _checked_names("context column", model.context, data.context)
+        hidden = [name for name in data.context if name not in names]
+        data = replace(data, context=tuple(names), columns=data.columns.drop(hidden))
     if model.user_fields is not None:
-        kept = _checked_names("user attribute", model.user_fields, data.user_table.columns)
-        data = replace(data, user_table=data.user_table.select(kept))
+        names = _checked_names("user attribute", model.user_fields, data.user_table.columns)
+        data = replace(data, user_table=data.user_table.select(names))
     if model.item_fields is not None:
-        kept = _checked_names("item attribute", model.item_fields, data.item_table.columns)
-        data = replace(data, item_table=data.item_table.select(kept))
+        names = _checked_names("item attribute", model.item_fields, data.item_table.columns)
+        data = replace(data, item_table=data.item_table.select(names))
     return data
 
 
@@ -324,10 +324,10 @@ def _by_epochs(
 
 def defined_metrics(metrics: tuple[str, ...], test: Dataset, protocol: Protocol) -> list[str]:
     """Return the metrics that are defined under the protocol; some need all items, or ratings."""
-    kept = [name for name in metrics if not undefined_reason(Metric.parse(name), test, protocol)]
-    if not kept:
+    usable = [name for name in metrics if not undefined_reason(Metric.parse(name), test, protocol)]
+    if not usable:
         raise OptionError(f"none of {', '.join(metrics)} is defined under {protocol.id}")
-    return kept
+    return usable
 
 
 def _evaluate(

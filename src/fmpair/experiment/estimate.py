@@ -153,7 +153,7 @@ def _evaluation_seconds(cell: Cell, parts: CellData, fitted: Any, threads: int |
 
 
 def _some(data: Dataset, events: int) -> Dataset:
-    """Return at most so many events, spread evenly over the data."""
+    """Return at most this many events, spread evenly over the data."""
     if len(data) <= events:
         return data
     return data.take(np.linspace(0, len(data) - 1, events).astype(np.int64))

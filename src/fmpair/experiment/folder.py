@@ -1,4 +1,4 @@
-"""The run folder. A file counts only if it is complete; every JSON file holds its checksum.
+"""The run folder. Incomplete files are ignored; every JSON file holds its checksum.
 
 experiment.json        the experiment, with all defaults filled in
 plan.json              the cells and trials of the results, in order
@@ -42,7 +42,7 @@ class RunFolder:
     path: Path
 
     def save(self, cell: Cell, outcome: Outcome, keep_model: bool = False) -> dict[str, Any]:
-        """Save an outcome and return its record; the JSON file comes last and makes it count."""
+        """Save an outcome and return its record; the JSON file, written last, completes it."""
         folder, files = self._folder(cell.part), {}
         if cell.part == TEST:
             for number, units in enumerate(outcome.units):

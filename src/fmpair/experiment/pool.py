@@ -95,7 +95,7 @@ class _Worker:
 
     def start(self, cell: Cell) -> None:
         self.cell = cell
-        with suppress(OSError):  # a dead process is noticed when its result is read
+        with suppress(OSError):  # a dead process is detected when its result is read
             self.pipe.send(cell)
 
     def result(self) -> Record | None:
@@ -145,12 +145,12 @@ def _in_workers(
 
 def _start_worker(work: Callable[[Cell], Record], threads: int | None) -> _Worker:
     context = get_context("spawn")  # a fork would copy locks that other threads hold
-    here, there = context.Pipe()
-    process = context.Process(target=_worker_main, args=(work, there), daemon=True)
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=_worker_main, args=(work, child_end), daemon=True)
     with _environment({name: str(threads or all_threads()) for name in THREAD_VARIABLES}):
         process.start()
-    there.close()  # so that the pipe ends when the process does
-    return _Worker(process, here)
+    child_end.close()  # so that the pipe ends when the process does
+    return _Worker(process, parent_end)
 
 
 def _worker_main(work: Callable[[Cell], Record], pipe: connection.Connection) -> None:

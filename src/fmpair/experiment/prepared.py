@@ -60,10 +60,10 @@ class PreparedData:
             part[rows] = position
         data = self._filtered(_with_part(self.data, part))
         part = data.columns[PART].to_numpy()
-        kept = Split(*(np.flatnonzero(part == position) for position in range(len(PARTS))))
-        if not (len(kept.train) and len(kept.test)):
+        filtered = Split(*(np.flatnonzero(part == position) for position in range(len(PARTS))))
+        if not (len(filtered.train) and len(filtered.test)):
             raise DataError(f"the filter {self.late[0].kind} leaves no training or no test events")
-        return replace(data, columns=data.columns.drop(PART)), kept
+        return replace(data, columns=data.columns.drop(PART)), filtered
 
     def whole(self) -> Dataset:
         """Return all events after all filters, as if all of them were for training."""

@@ -86,7 +86,7 @@ def results(folder: str | Path) -> Results:
 
 
 PlanRow = Mapping[str, Any]  # a cell or trial of plan.json
-Finished = list[tuple[PlanRow, dict[str, Any]]]  # with the record of each
+Finished = list[tuple[PlanRow, dict[str, Any]]]  # rows of the plan, each with its record
 
 
 def _key(row: PlanRow) -> tuple[Any, ...]:

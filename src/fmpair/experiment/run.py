@@ -187,7 +187,7 @@ class Progress:
     tell_cell: Callable[[str], None]
     move: Callable[[int, str], None] = lambda done, text: None
     done: int = 0
-    executed: int = 0  # by this run, not found in the folder
+    executed: int = 0  # cells run now, not found in the folder
     began: float = field(default_factory=time.perf_counter)
 
     def begin(self, cell: Cell) -> None:

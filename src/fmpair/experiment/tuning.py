@@ -121,13 +121,12 @@ def _next_trials(
 
 
 def _report(experiment: Experiment, study: Study, job: Job, record: Mapping[str, Any]) -> None:
-    """Report the value of a trial to the search."""
     if record["error"] is not None and not record["by_model"]:
         setting = study.search.settings[job.number]
         shown = ", ".join(f"{name} {value}" for name, value in setting.items())
         raise MachineError(
             f"{study}: trial {job.number} ({shown}) was not finished: {record['error']}; "
-            "the run stops so that no setting is chosen by a fault; the same command resumes it"
+            "the run stops, since a fault must not affect the choice; the same command resumes it"
         )
     value = value_of(experiment, record)
     better = sign(tuning_metric(experiment))
@@ -162,9 +161,9 @@ def choose(
 ) -> Winner | None:
     """Return the model with the best mean over folds and seeds under the first protocol.
 
-    Models with a failed cell are left out; None where all are. Of the options that tuning chose
-    for the folds the most frequent win, then those with the best value on the validation set.
-    With early stopping the number of epochs is the mean of those kept.
+    Models with a failed cell are left out; None if all have one. If tuning chose different options
+    for the folds, the most frequent are used, among equals those with the best validation value.
+    With early stopping, the number of epochs is the mean over the cells.
     """
     protocol = next(iter(experiment.protocols.values()))
     wanted = experiment.compare.metric or experiment.metrics[0]

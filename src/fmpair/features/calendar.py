@@ -136,7 +136,7 @@ def days_since(lines: Timelines) -> pl.Series:
     first = np.repeat(lines.start[:-1], np.diff(lines.start))
     past = np.where(before > first, lines.moment[before - 1], lines.moment)
     days = np.where(before > first, (lines.moment - past) / DAY, np.nan)
-    return pl.Series(f"{TIME}.since", days[lines.place]).fill_nan(None)
+    return pl.Series(f"{TIME}.since", days[lines.positions]).fill_nan(None)
 
 
 def _names(names: Sequence[str], numbers: pl.Series) -> pl.Series:

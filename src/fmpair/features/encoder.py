@@ -18,7 +18,7 @@ from fmpair.features.field import FAR, Field, kind_of
 from fmpair.features.vectors import keys_of, matrix_of, moments_of, rows_of
 
 NUMBERS = ("boolean", "numeric", "binned", "vector")  # kinds without a list of values
-NEW_OWNERS = 2  # of a value that a fitted model meets later: more items will have it
+NEW_OWNERS = 2  # assumed for a value that is new to a fitted model
 LARGEST = float(np.finfo(np.float32).max)  # larger numbers are missing, as infinity is
 
 Entries = tuple[np.ndarray, pl.Series, np.ndarray]
@@ -30,9 +30,9 @@ class Encoder:
 
     vocabulary: the values of categorical, multi, weighted fields.
     centre, spread: of numeric fields. edges: inner bin edges of binned fields.
-    means, spreads: of each dimension of vectors. owners: of an item's lists, the items with each
-    value; described: the items with a list.
-    A part of a time is a field of its own, named `column.part`, and categorical or binned.
+    means, spreads: of each dimension of vectors. owners: for lists of items, the number of items
+    with each value; described: the number of items with a list.
+    Each part of a time is a field, named `column.part`, and categorical or binned.
     """
 
     role: str
@@ -182,7 +182,7 @@ class Encoder:
         return scaled(sum_to_one(rows) if normalize else rows, self.field.scale), unseen
 
     def keys(self, values: pl.Series) -> pl.Series:
-        """Return values that are equal where the features are, or nearly so."""
+        """Return keys that are equal if the features of the values are (nearly) equal."""
         if self.is_vector:
             return keys_of(values, self.field, self.size)
         return self.bins_of(values) if self.part and self.field.kind == "binned" else values
@@ -304,10 +304,10 @@ def entries_of(values: pl.Series, field: Field) -> Entries:
     members = as_plain(members)
     if members.dtype == pl.Boolean:
         members = members.cast(pl.String)  # so that "true" of a command line matches
-    kept = members.is_not_null().to_numpy() & np.isfinite(weight) & (weight != 0)
-    if kept.all():
+    usable = members.is_not_null().to_numpy() & np.isfinite(weight) & (weight != 0)
+    if usable.all():
         return owner, members, weight
-    return owner[kept], members.filter(pl.Series(kept)), weight[kept]
+    return owner[usable], members.filter(pl.Series(usable)), weight[usable]
 
 
 def _weighted(values: pl.Series, field: Field) -> Entries:

@@ -20,7 +20,7 @@ OF_TIME = ("time", "categorical", "binned")  # kinds of a time and of its parts
 BINNINGS = ("quantile", "uniform")
 MAX_BINS = 10_000
 MAX_LAST = 1_000  # items of a history
-MAX_DIMENSIONS = 16_384  # of a vector
+MAX_DIMENSIONS = 16_384  # length of a vector
 FAR = 5.0  # standardised values are clipped here, so that outliers cannot make training diverge
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 NO_ENCODING = (pl.Object, pl.Binary)
@@ -49,9 +49,9 @@ class Field:
     zone: time zone of hours and days, such as Europe/Berlin.
     last, fade, within, per, of: of kind `history`, a user's earlier items: the `last` items, the
         n-th latest with weight n to the power -fade; not older than `within` (such as 30d), with
-        the same value of column `per` (such as session); the `item` itself and/or attributes.
+        the same value of column `per` (such as session); of: `item`, attributes, or both.
     shared: whether earlier items use the items' own vectors instead of a separate table.
-    start: standard deviation of the initial vectors; 0: no effect until the data give it one.
+    start: standard deviation of the initial vectors; with 0, a field has no effect at first.
     regularization: by default that of the model.
     """
 

@@ -90,9 +90,9 @@ def history_rows(before: Rows, weight: np.ndarray, features: Rows) -> Rows:
     (`history_weights`). features: rows per item (`features_of_items`).
     """
     age = np.repeat(before.start[1:], np.diff(before.start)) - 1 - np.arange(len(before.column))
-    kept = age < len(weight)
-    rows = features.take(before.column[kept])
-    owner = before.owner[kept][rows.owner]
-    value = weight[age[kept]][rows.owner] * rows.value
+    recent = age < len(weight)
+    rows = features.take(before.column[recent])
+    owner = before.owner[recent][rows.owner]
+    value = weight[age[recent]][rows.owner] * rows.value
     lengths = np.bincount(owner, minlength=before.size)
     return Rows(starts(lengths), rows.column, value.astype(np.float32))

@@ -67,11 +67,11 @@ def with_sources(
 
 def only_domain(data: Dataset, domain: str, everyone: bool = False) -> Dataset:
     """Return the events, items and users of one domain; everyone: keep all users."""
-    kept = data.take(_where(data.columns["domain"], domain))
-    small = kept.compact()
+    part = data.take(_where(data.columns["domain"], domain))
+    small = part.compact()
     if not everyone:
         return small
-    return replace(small, users=kept.users, user=kept.user, user_table=kept.user_table)
+    return replace(small, users=part.users, user=part.user, user_table=part.user_table)
 
 
 def _where(values: pl.Series, value: str) -> np.ndarray:

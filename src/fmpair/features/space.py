@@ -52,13 +52,13 @@ class Side:
         return np.repeat(fields, [e.size for e in self.encoders])
 
     def only(self, rows: Rows, fields: Sequence[bool]) -> Rows:
-        """Return rows over the side's features with those of the given fields only."""
-        kept = np.repeat(fields, [e.size for e in self.encoders]).astype(bool)[rows.column]
-        lengths = np.bincount(rows.owner[kept], minlength=rows.size)
-        return Rows(starts(lengths), rows.column[kept], rows.value[kept])
+        """Return the rows with only the features of the given fields."""
+        chosen = np.repeat(fields, [e.size for e in self.encoders]).astype(bool)[rows.column]
+        lengths = np.bincount(rows.owner[chosen], minlength=rows.size)
+        return Rows(starts(lengths), rows.column[chosen], rows.value[chosen])
 
     def content(self, rows: Rows) -> Rows:
-        """Return rows of items with the values of their lists and vectors only."""
+        """Return rows of items with only the features of lists and vectors."""
         return self.only(rows, [bool(e.owners) or e.is_vector for e in self.encoders])
 
     def label(self, feature: int) -> str:
@@ -103,7 +103,7 @@ class FeatureSpace:
     history: options of the history fields, which come last on the query side.
     pairing: which fields interact in terms of order three; None for a machine of order two.
     event_weights: weights by event type, which also apply to further events.
-    catalogue: one row per item with all that is known of it, whether or not it is a feature.
+    catalogue: one row per item with all its known columns, features or not.
     """
 
     users: Vocabulary

@@ -9,7 +9,7 @@ from fmpair.arrays import Rows, starts
 from fmpair.errors import DataError, named
 from fmpair.features.field import FAR, MAX_DIMENSIONS, Field
 
-SHORTEST = 1e-6  # a vector of this length or less, relative to the usual one, has no direction
+SHORTEST = 1e-6  # shorter vectors, relative to the usual length, have no direction
 
 
 def matrix_of(values: pl.Series, field: Field, width: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -32,8 +32,8 @@ def matrix_of(values: pl.Series, field: Field, width: int = 0) -> tuple[np.ndarr
             f"column {values.name!r}: the vector of row {row[np.argmax(wrong)]} has NaN, missing "
             "or infinite numbers; leave the whole vector out (null) if it is unknown"
         )
-    kept = matrix.any(axis=1)
-    return row[kept], matrix[kept]
+    nonzero = matrix.any(axis=1)
+    return row[nonzero], matrix[nonzero]
 
 
 def _lists(values: pl.Series, field: Field) -> pl.Series:
@@ -98,8 +98,8 @@ def rows_of(
     mean, spread = (np.array(numbers, np.float32) for numbers in moments)
     matrix = (matrix - mean) / spread
     length, usual = _lengths(matrix), float(_lengths((mean / spread)[None])[0])
-    far = length > SHORTEST * max(usual, SHORTEST)
-    row, matrix, length = row[far], matrix[far], length[far]
+    has_direction = length > SHORTEST * max(usual, SHORTEST)
+    row, matrix, length = row[has_direction], matrix[has_direction], length[has_direction]
     if field.normalize is False:
         length = np.maximum(length / np.float32(FAR), 1)  # shorten outliers only
     matrix = matrix / length[:, None]

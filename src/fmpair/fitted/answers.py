@@ -56,15 +56,15 @@ class Answering(ScoresItems, Protocol):
 
 
 def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
-    """Answer questions; those over all items, without rules, are ranked together."""
+    """Answer questions; those about all items and without rules are ranked in one batch."""
     check_process()
     requests = [_request(model, question) for question in questions]
     if len(requests) == 1:
         return _answered(model, questions, requests)
     groups: dict[int, list[int]] = {}
     for number, (question, request) in enumerate(zip(questions, requests)):
-        alone = request.chosen is not None or request.query.situation.width or question.rules
-        groups.setdefault(number if alone else -1, []).append(number)
+        separate = request.chosen is not None or request.query.situation.width or question.rules
+        groups.setdefault(number if separate else -1, []).append(number)
     by_number: dict[int, Answer] = {}
     for numbers in groups.values():
         answered = _answered(

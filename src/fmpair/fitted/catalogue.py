@@ -14,7 +14,7 @@ from fmpair.data.item_columns import changed, id_column, plain_columns
 from fmpair.data.vocabulary import Vocabulary
 
 MIN_CACHED, MAX_CACHED = 8, 256  # results that `cached` holds at a time
-CELLS_CACHED = 32_000_000  # of all of them together, beyond the least number
+CELLS_CACHED = 32_000_000  # in all results together; MIN_CACHED results are held in any case
 
 T = TypeVar("T")
 

@@ -23,20 +23,20 @@ NAMED, MIN_ALIKE = 2, 0.2  # similar items that are named, and the least cosine 
 class Part(NamedTuple):
     """Features of a query or of an item: labels, scaled vectors, and feature numbers.
 
-    The dimensions of a vector are one entry of `names`; place: the entry of each feature, None if
-    each has its own.
+    names: one label for all dimensions of a vector, else one per feature. label: the position in
+    `names` of each feature's label, None if every feature has its own.
     """
 
     names: list[str]
     vectors: np.ndarray
     column: np.ndarray
-    place: np.ndarray | None = None
+    label: np.ndarray | None = None
 
     def added(self, numbers: np.ndarray) -> np.ndarray:
-        """Return numbers by feature [features, ...] as sums by name [names, ...]."""
-        if self.place is None:
+        """Sum numbers of features [features, ...] by label: [names, ...]."""
+        if self.label is None:
             return numbers
-        return np.add.reduceat(numbers, np.flatnonzero(np.diff(self.place, prepend=-1)))
+        return np.add.reduceat(numbers, np.flatnonzero(np.diff(self.label, prepend=-1)))
 
 
 def terms_of(
@@ -53,7 +53,7 @@ def _terms(
 ) -> list[Term]:
     """Return the terms of one item; history: the vectors that past items add to the query.
 
-    known: items of the user, of which the most similar ones are named with a vector of the item.
+    known: items of the user. The label of a vector of the item names the most similar of them.
     """
     features, biases = _item_parts(model, item, known)
     pairs = pair_columns(query.vectors.shape[1], model.triples)
@@ -103,8 +103,8 @@ def _couples(meeting: Meeting, part: Part, vectors: np.ndarray) -> list[tuple[st
 def _products(part: Part, vectors: np.ndarray, meets: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """Return label and product of each pair of names; meets: bool [names, names].
 
-    The dimensions of a vector form pairs with each other too: half the square of their sum, less
-    the squares.
+    The dimensions of a vector form pairs with each other too. Their sum is half of the square of
+    the sum minus the sum of the squares.
     """
     sums, squares = part.added(vectors), part.added(vectors**2)
     pairs = [
@@ -133,34 +133,34 @@ def _history_parts(model: FactorModel, queries: Queries, row: int) -> Part:
 def _query_parts(model: FactorModel, queries: Queries, row: int) -> Part:
     """Return the user and every query feature."""
     number = int(queries.user[row])
-    here = slice(*queries.rows.start[row : row + 2])
-    columns = queries.rows.column[here]
+    entries = slice(*queries.rows.start[row : row + 2])
+    columns = queries.rows.column[entries]
     known = number >= 0
     name = f"user={model.space.users.ids[number]}" if known else "a usual user"
     user = model.parameters.users[number] if known else model.mean_user
-    scaled = queries.rows.value[here, None] * model.parameters.query[columns].astype(np.float64)
-    names, place = _names(model.space.query, name, columns)
-    return Part(names, np.vstack([user.astype(np.float64)[None], scaled]), columns, place)
+    scaled = queries.rows.value[entries, None] * model.parameters.query[columns].astype(np.float64)
+    names, label = _names(model.space.query, name, columns)
+    return Part(names, np.vstack([user.astype(np.float64)[None], scaled]), columns, label)
 
 
 def _item_parts(model: FactorModel, item: int, known: np.ndarray) -> tuple[Part, np.ndarray]:
     """Return the item and its attributes, and their biases."""
     p, rows = model.parameters, model.item_rows.take(np.array([item]))
-    names, place = _names(model.space.item, f"item={model.space.items.ids[item]}", rows.column)
-    if place is not None:
+    names, label = _names(model.space.item, f"item={model.space.items.ids[item]}", rows.column)
+    if label is not None:
         alike = {e.name: _alike(model, first, e.size, item, known) for first, e in _vectors(model)}
         names = [f"{name} (like {alike[name]})" if alike.get(name) else name for name in names]
     vector = p.items[item].astype(np.float64)[None]
     vectors = np.vstack([vector, rows.value[:, None] * p.features[rows.column].astype(np.float64)])
     biases = np.append(p.item_bias[item], rows.value * p.feature_bias[rows.column])
-    return Part(names, vectors, rows.column, place), biases
+    return Part(names, vectors, rows.column, label), biases
 
 
 # Fields of kind `vector`: one name for all their features.
 
 
 def _names(side: Side, id_name: str, columns: np.ndarray) -> tuple[list[str], np.ndarray | None]:
-    """Return the names of an id and its features, and the `place` of a Part."""
+    """Return `names` and `label` of a Part: the id first, then its features."""
     field = np.searchsorted(side.offsets, columns, side="right") - 1
     vector = np.array([e.is_vector for e in side.encoders], bool)
     if not vector.any() or not vector[field].any():
@@ -178,7 +178,7 @@ def _vectors(model: FactorModel) -> list[tuple[int, Encoder]]:
 
 
 def _known_items(model: FactorModel, queries: Queries, row: int) -> np.ndarray:
-    """Return items of the query's user, if vectors of items can be compared with theirs."""
+    """Return items of the query's user, none if the model has no fields of kind `vector`."""
     number = int(queries.user[row])
     if not _vectors(model) or number < 0:
         return NONE

@@ -57,7 +57,7 @@ from fmpair.threads import check_process
 FORMAT, OLDEST = 5, 4  # 4 had no catalogue
 BLANK = "0" * 64
 NO_VALUES = (pl.Boolean, pl.Binary)  # types that the values of a field never have
-OWNERS = "owners."  # of tensors: the items with each value of a list
+OWNERS = "owners."  # prefix of tensors: the number of items with each value of a list
 
 
 class Saved(NamedTuple):
@@ -119,8 +119,8 @@ def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[s
     text = json.dumps(header, sort_keys=True, default=np.generic.item)
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     kinds = {np.dtype(kind): name for name, kind in STORED.items()}
-    places = {kind: place for place, kind in enumerate(kinds)}
-    ordered = sorted(arrays.items(), key=lambda pair: (places[pair[1].dtype], pair[0]))
+    position = {kind: n for n, kind in enumerate(kinds)}
+    ordered = sorted(arrays.items(), key=lambda pair: (position[pair[1].dtype], pair[0]))
     begin = _beginning(dict(ordered), text, kinds)
     if header_of(begin) is None:  # it could not be loaded again
         raise ModelFileError(
@@ -138,16 +138,17 @@ def write(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[s
 
 
 def _beginning(arrays: Mapping[str, np.ndarray], text: str, kinds: Mapping[np.dtype, str]) -> bytes:
-    """Return what a file of safetensors begins with, up to its first array.
+    """Return the bytes of a safetensors file before its first array.
 
     text: its metadata; kinds: the names of types.
     """
     entries: dict[str, Any] = {"__metadata__": {"fmpair": text}}
     start = 0
     for name, array in arrays.items():
-        place = [start, start + array.nbytes]
-        entries[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": place}
-        start += array.nbytes
+        end = start + array.nbytes
+        offsets = [start, end]
+        entries[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": offsets}
+        start = end
     json_text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     json_text += b" " * (-len(json_text) % 8)
     return len(json_text).to_bytes(8, "little") + json_text
@@ -156,8 +157,8 @@ def _beginning(arrays: Mapping[str, np.ndarray], text: str, kinds: Mapping[np.dt
 def read(path: str | Path, mapped: bool = False) -> Saved:
     """Return the contents of a model file; raise ModelFileError for any other file.
 
-    Nothing in the file is trusted; whoever makes a model of the arrays checks them first.
-    mapped: the arrays are the file's pages, which processes share; see `catalog.load`.
+    The arrays are not checked here; the caller checks them before it builds a model.
+    mapped: map the arrays from the file, so that processes share them; see `catalog.load`.
     """
     header, tensors = contents(path, mapped)
     with model_file_errors(path):
@@ -237,13 +238,10 @@ def model_file_errors(path: str | Path) -> Iterator[None]:
 
 
 def _content(path: str | Path) -> mmap.mmap | bytes:
-    """Return the bytes of a file, which are read when they are used; only of a plain file.
-
-    A pipe could block, and a device may have no end.
-    """
+    """Map the bytes of a plain file; refuse a pipe, which could block, and a device."""
     try:
         mode = os.stat(path).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a folder raises
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a folder raises anyway
             raise OSError(errno.EINVAL, "it is a device or a pipe, not a file")
         with Path(path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
@@ -256,9 +254,9 @@ def _content(path: str | Path) -> mmap.mmap | bytes:
         raise ModelFileError(f"cannot read model {str(path)!r}: {reason}{near}") from None
 
 
-def _tensor(content: mmap.mmap | bytes, place: Place, mapped: bool) -> np.ndarray:
+def _tensor(content: mmap.mmap | bytes, location: Place, mapped: bool) -> np.ndarray:
     """Return an array of the file, a copy unless it is mapped."""
-    kind, shape, start = place
+    kind, shape, start = location
     size = math.prod(shape)
     if not size:
         return np.zeros(shape, kind)

@@ -28,7 +28,7 @@ FLOATS = (FLOAT32, FLOAT64)
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 LARGEST = float(np.finfo(np.float32).max)
 FAR_OFF = 1 << 61  # microseconds, which can be added and subtracted in int64
-MAX_SCORE = LARGEST / 10  # of scores, which are float32, with room for rounding
+MAX_SCORE = LARGEST / 10  # scores are float32; leaves a margin for rounding
 
 Shape = tuple[int | str, ...]  # a name is a size left open, the same wherever it occurs
 
@@ -212,7 +212,7 @@ TYPES = "U64 u8 I64 i8 F64 f8 C64 c8 F32 f4 U32 u4 I32 i4 F16 f2 U16 u2 I16 i2 I
 STORED = dict(zip(TYPES.split()[::2], TYPES.split()[1::2]))
 ROLES = ("user", "context", "item")
 FITTED = ("Recommender", "Ranker")
-LARGEST_NUMBER, MIN_NUMBER = 1e39, 1e-250  # of the parameters of fields
+LARGEST_NUMBER, MIN_NUMBER = 1e39, 1e-250  # limits for parameters of fields
 LARGEST_SCALE = 1e30
 MAX_FACTORS = 1 << 20
 
@@ -358,7 +358,6 @@ def _is_pairing(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    """Return a value as a short text."""
     text = repr(value) if isinstance(value, str | float | bool | None) else type(value).__name__
     return text if len(text) <= 60 else f"{text[:60]}..."
 

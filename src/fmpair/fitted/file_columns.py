@@ -31,7 +31,7 @@ NUMBERS: dict[str, Any] = {
 }  # fmt: skip
 TEXTS = ("String", "Binary", "Int128", "UInt128", "Decimal")
 LONGEST_HASHED, HASHED_AT_ONCE = 16, 100_000  # bytes of an id; ids
-MAX_DIGITS = 40  # of a number that is kept as text
+MAX_DIGITS = 40  # longest number that is stored as text
 
 
 def ids_type(dtype: pl.DataType) -> list[Any]:
@@ -49,7 +49,6 @@ def ids_type(dtype: pl.DataType) -> list[Any]:
 
 
 def ids_arrays(name: str, ids: pl.Series) -> dict[str, np.ndarray]:
-    """Return the tensors of ids, by name."""
     return _arrays(IDS + name, ids)
 
 
@@ -82,9 +81,9 @@ def _differ(ids: pl.Series, values: np.ndarray, offsets: np.ndarray | None) -> b
 
 
 def _hashes_differ(content: np.ndarray, offsets: np.ndarray) -> bool:
-    """Return whether texts have distinct hashes, so that they differ; False for long texts.
+    """Return whether short texts have distinct hashes, and so differ; False if one is long.
 
-    Short ones are hashed faster here than as objects of Python.
+    This is faster than comparing Python objects.
     """
     lengths = np.diff(offsets)
     longest = int(lengths.max(initial=0))
@@ -97,8 +96,8 @@ def _hashes_differ(content: np.ndarray, offsets: np.ndarray) -> bool:
         starts, sizes = offsets[:-1][part], lengths[part]
         letters = content[starts[0] : starts[-1] + sizes[-1]]
         starts = starts - starts[0]
-        place = np.arange(len(letters)) - np.repeat(starts, sizes)
-        hashes[part] = np.add.reduceat((letters.astype(np.uint64) + 1) * weights[place], starts)
+        position = np.arange(len(letters)) - np.repeat(starts, sizes)
+        hashes[part] = np.add.reduceat((letters.astype(np.uint64) + 1) * weights[position], starts)
     hashes.sort()
     return bool((hashes[1:] != hashes[:-1]).all())
 
@@ -158,7 +157,7 @@ def columns_from(
 
 
 def _filled(values: pl.Series) -> pl.Series:
-    """Return a column with some value in place of nulls."""
+    """Return a column with nulls replaced by any value of its type."""
     known = values.drop_nulls()
     if len(known):
         return values.fill_null(known[0])

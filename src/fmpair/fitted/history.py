@@ -61,7 +61,7 @@ class Recent(NamedTuple):
 
     def take(self, users: np.ndarray) -> Recent:
         """Return the events of the given users, in that order; no events for user -1."""
-        if len(users) == 1:  # one request waits for this
+        if len(users) == 1:  # faster, for single requests
             item, moment = self.line(int(users[0]))
             return Recent(np.array([0, len(item)]), item, moment)
         users = np.asarray(users, np.int64)
@@ -74,21 +74,21 @@ class Recent(NamedTuple):
     def items(self, latest: int, within: int | None, now: np.ndarray | None) -> Rows:
         """Return the items of each user, oldest first, with value 1.
 
-        now: int64 [users], only events strictly before it. within: only events at most so many
+        now: int64 [users], only events strictly before it. within: only events at most this many
         microseconds before it, or before `latest` if now is None.
         """
         if now is None and within is None:
             few = len(self.item) <= len(ONES)
             value = ONES[: len(self.item)] if few else np.ones(len(self.item), np.float32)
             return Rows(self.start, self.item, value)
-        owner, kept = self.owner, np.ones(len(self.item), bool)
+        owner, counted = self.owner, np.ones(len(self.item), bool)
         if now is not None:
-            kept = self.moment < now[owner]
+            counted = self.moment < now[owner]
         if within is not None:
-            kept &= self.moment >= (latest if now is None else now[owner]) - within
-        owner = owner[kept]
+            counted &= self.moment >= (latest if now is None else now[owner]) - within
+        owner = owner[counted]
         count = np.bincount(owner, minlength=self.users)
-        return Rows(starts(count), self.item[kept], np.ones(len(owner), np.float32))
+        return Rows(starts(count), self.item[counted], np.ones(len(owner), np.float32))
 
 
 def _of_lines(lines: list[tuple[np.ndarray, np.ndarray]]) -> Recent:
@@ -98,9 +98,9 @@ def _of_lines(lines: list[tuple[np.ndarray, np.ndarray]]) -> Recent:
 
 
 def latest(lines: Timelines, last: int, first: np.ndarray | None = None) -> Recent:
-    """Return the last so many events of each time line.
+    """Return the last `last` events of each time line.
 
-    first: int64 [users], leave out the events before these places.
+    first: int64 [users], leave out the events before these positions.
     """
     end = lines.start[1:]
     begin = np.maximum(lines.start[:-1] if first is None else first, end - last)
@@ -145,7 +145,7 @@ class PastItems(NamedTuple):
         """Return the features of each query; items: its earlier items, oldest first."""
         if items.size > 1:
             return history_rows(items, self.weight, self.features)
-        weight = self.weight[: len(items.column)]  # the same for one request, which waits for it
+        weight = self.weight[: len(items.column)]  # the same, faster, for single requests
         features = self.features.take(items.column[len(items.column) - len(weight) :])
         value = np.repeat(weight[::-1], np.diff(features.start)) * features.value
         return Rows(np.array([0, len(value)]), features.column, value)
@@ -162,7 +162,7 @@ def days_since_last(events: Recent, now: np.ndarray, day: int) -> np.ndarray:
     return np.where(past >= 0, (now - past) / day, np.nan)
 
 
-# New events beside those learned from
+# New events besides the training events
 
 
 def moments_after(recent: Recent, data: Dataset) -> np.ndarray:
@@ -181,7 +181,7 @@ def moments_after(recent: Recent, data: Dataset) -> np.ndarray:
 def with_events(
     recent: Recent, user: np.ndarray, item: np.ndarray, moment: np.ndarray, last: int
 ) -> Recent:
-    """Return the last so many events of each user with these added: int [events] each."""
+    """Add events to `recent` and keep the last `last` of each user; arrays: int [events]."""
     users = np.unique(user)
     known = recent.take(users)
     lines = timelines(
@@ -194,31 +194,31 @@ def with_events(
     before = np.diff(recent.start)
     lengths, stays = before.copy(), np.ones(recent.users, bool)
     stays[users], lengths[users] = False, np.diff(new.start)
-    old, kept = np.repeat(stays, lengths), np.repeat(stays, before)
-    item = _interleaved(old, recent.item[kept], new.item)
-    return Recent(starts(lengths), item, _interleaved(old, recent.moment[kept], new.moment))
+    old, unchanged = np.repeat(stays, lengths), np.repeat(stays, before)
+    item = _interleaved(old, recent.item[unchanged], new.item)
+    return Recent(starts(lengths), item, _interleaved(old, recent.moment[unchanged], new.moment))
 
 
 def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
     """Return sorted rows of seen items with these pairs added, each counted once more."""
     pair, times = np.unique((user.astype(np.int64) << 32) | item, return_counts=True)
     owner, column = pair >> 32, (pair & 0xFFFFFFFF).astype(np.int32)
-    place = _places(seen, owner, column)
-    inside = place < seen.start[owner + 1]
-    there = inside & (seen.column[np.minimum(place, len(seen.column) - 1)] == column)
+    position = _places(seen, owner, column)
+    inside = position < seen.start[owner + 1]
+    known = inside & (seen.column[np.minimum(position, len(seen.column) - 1)] == column)
     value = seen.value.copy()
-    value[place[there]] += times[there]
-    new = ~there
+    value[position[known]] += times[known]
+    new = ~known
     added = np.bincount(owner[new], minlength=seen.size)
     return Rows(
         seen.start + starts(added),
-        np.insert(seen.column, place[new], column[new]),
-        np.insert(value, place[new], times[new].astype(np.float32)),
+        np.insert(seen.column, position[new], column[new]),
+        np.insert(value, position[new], times[new].astype(np.float32)),
     )
 
 
 def new_to(recent: Recent, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """Return which events are not in `recent` yet, the first of equal ones: bool [events]."""
+    """bool [events]: whether an event is not in `recent` yet; only the first of equal ones is."""
     users, number = np.unique(user, return_inverse=True)
     known = recent.take(users)
     owner = np.concatenate([known.owner, number])
@@ -298,7 +298,7 @@ class LiveState:
         events: tuple[np.ndarray, np.ndarray, np.ndarray],
         last: int,
     ) -> None:
-        """Add events (user, item, moment); keep the last so many of each user as recent."""
+        """Add events (user, item, moment); keep the last `last` of each user as recent."""
         users, item, moment = events
         order = np.argsort(users, kind="stable")
         distinct, first = np.unique(users[order], return_index=True)
@@ -317,10 +317,10 @@ def _with_line(
     """Return a user's (item, moment) with more events in order of time, each event once."""
     times, items = [*line[1].tolist(), *moment.tolist()], [*line[0].tolist(), *item.tolist()]
     # events of one time stay in the order they came in
-    kept = sorted(dict.fromkeys(zip(times, items)), key=itemgetter(0))[-last:]
+    events = sorted(dict.fromkeys(zip(times, items)), key=itemgetter(0))[-last:]
     return (
-        np.array([number for _, number in kept], np.int32),
-        np.array([time for time, _ in kept], np.int64),
+        np.array([number for _, number in events], np.int32),
+        np.array([time for time, _ in events], np.int64),
     )
 
 
@@ -358,7 +358,7 @@ def new_events(space: FeatureSpace, recipe: Any, data: Any) -> Dataset:
         return as_dataset(data)
     columns = to_polars(data).columns
     options = roles_as_learned(space, columns)
-    level = getattr(recipe, "level", None)  # of FMPairLevels
+    level = getattr(recipe, "level", None)  # an option of FMPairLevels
     if level in columns and level not in STANDARD:
         options["context"] = options["leaks"] = [*options["context"], level]
     return as_dataset(data, **options)

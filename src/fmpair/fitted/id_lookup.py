@@ -60,7 +60,6 @@ class Ids:
         return out
 
     def take(self, numbers: np.ndarray) -> list[Any]:
-        """Return the ids of the given numbers."""
         if self._ids is None:
             return self.vocabulary.take(numbers).to_list()
         return [self._ids[number] for number in numbers.tolist()]
@@ -130,7 +129,7 @@ def _encoded(space: FeatureSpace, name: str, value: Any, _: type) -> Features:
 def ids_of(ids: Any) -> pl.Series:
     """Return one id, or any collection of ids, as a Series."""
     if hasattr(ids, "__array__") and not isinstance(ids, pl.Series):
-        ids = np.atleast_1d(np.asarray(ids))  # of numpy, pandas or pyarrow
+        ids = np.atleast_1d(np.asarray(ids))  # an array or series
     if isinstance(ids, np.ndarray) and ids.dtype == object:
         ids = ids.tolist()
     if isinstance(ids, str | bytes) or not hasattr(ids, "__iter__"):

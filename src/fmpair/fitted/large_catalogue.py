@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 LARGE = 5_000_000  # numbers of item vectors: 20 MB as float32
 FEW_QUERIES = 64  # more are multiplied as matrices, which is bound by arithmetic
-SMALL_SHARE = 64  # one chosen item in so many, or fewer, are all scored
-PER_THREAD = 4_000_000  # items times queries: some 10 ms, for less a thread is not worth its start
-SUFFIX = ".index"  # of an index, after the name of its model
-ASKED = 400  # users whose lists tell how far to search, and as many whose lists measure it
-LENGTH = 10  # of these lists
-SAFETY = 0.7  # of the share of items that may be missed, for the users not asked
+SMALL_SHARE = 64  # up to one allowed item in 64: score all of them
+PER_THREAD = 4_000_000  # items times queries of a thread, about 10 ms; less does not pay off
+SUFFIX = ".index"  # an index file is named MODEL.index
+ASKED = 400  # users whose lists set how far to search, and as many others who measure the recall
+LENGTH = 10  # length of these lists
+SAFETY = 0.7  # share of the allowed misses to use, since other users may miss more
 HALVINGS = 10
-RECALL = 0.99  # by default
+RECALL = 0.99  # default target
 STORED = ("axes", "codes", "facts", "order", "start", "centre", "radius")
 CELL_SAMPLE = 64  # items per cell that the centres are fitted to
-CELL_ROUNDS = 8  # of k-means
+CELL_ROUNDS = 8  # iterations of k-means
 POINTS_AT_ONCE = 1 << 16  # items whose cells a thread finds at a time
-COMPARED_AT_ONCE = 1 << 9  # of these with all centres, so that what is compared stays in cache
+COMPARED_AT_ONCE = 1 << 9  # items compared with all centres at a time, so that they stay in cache
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ def best_of_many(
 def best_under_rules(
     model: Any, queries: np.ndarray, question: Ruled, n: int, threads: int | None = None
 ) -> Best:
-    """Return the n best items that rules allow, as item numbers; limits are not regarded.
+    """Return the n best items that rules allow, as item numbers; limits are ignored.
 
     queries: float32 [queries, factors], the query vectors.
     """
     rules, hidden = question.rules, question.hidden
-    allowed = model.packed if rules.offset is None else _kept(model, rules)
+    allowed = model.packed if rules.offset is None else _allowed_by(model, rules)
     if question.chosen is not None:
         offset = 0.0 if rules.offset is None else rules.offset
         allowed = _allowed(model, _only(question.chosen, model.item_constants + offset))
@@ -111,7 +111,7 @@ def best_under_rules(
 
 @dataclass(frozen=True)
 class _Few:
-    """Few items that may be listed, ascending, and the constants of all."""
+    """The allowed items, if they are few, ascending; constants: float32 [all items]."""
 
     items: np.ndarray
     constants: np.ndarray
@@ -133,14 +133,14 @@ def _allowed(model: Any, constants: np.ndarray) -> Packed | _Few:
     return with_constants(model.packed, constants)
 
 
-def _kept(model: Any, rules: BoundRules) -> Packed | _Few:
-    """Return the items that rules allow, computed once while model and catalogue are the same."""
+def _allowed_by(model: Any, rules: BoundRules) -> Packed | _Few:
+    """Return the items that rules allow, cached while model and catalogue are the same."""
     assert rules.catalogue is not None
-    kept: dict[str, Any] = rules.catalogue.cached(("searched", rules.key), dict)
-    before = kept.get("before")
+    cache: dict[str, Any] = rules.catalogue.cached(("searched", rules.key), dict)
+    before = cache.get("before")
     if before is None or before[0] is not model.packed:
         allowed = _allowed(model, model.item_constants + rules.offset)
-        before = kept["before"] = model.packed, allowed
+        before = cache["before"] = model.packed, allowed
     return before[1]
 
 
@@ -162,9 +162,9 @@ def _search(
         threads = min(threads or all_threads(), worth)
         return top(queries, side.scored, allowed, hidden, n, threads, reach)
     few = allowed.items
-    place = np.searchsorted(few, hidden.column)
-    known = np.isin(hidden.column, few)
-    hidden = group_rows(hidden.owner[known], place[known], len(queries))
+    position = np.searchsorted(few, hidden.column)
+    allowed_too = np.isin(hidden.column, few)
+    hidden = group_rows(hidden.owner[allowed_too], position[allowed_too], len(queries))
     best, score, size = top_given(queries, side.scored, allowed.constants, few, hidden, n)
     item = few[best] if len(few) else best
     return np.where(best < 0, np.int32(-1), item).astype(np.int32), score, size
@@ -174,9 +174,9 @@ def _search(
 
 
 def build_index(model: Any, recall: float = RECALL, checksum: str = "", seed: int = 0) -> ItemIndex:
-    """Arrange the items of a model in cells, and measure how much of exact lists a search finds.
+    """Arrange the items of a model in cells, and measure the recall of a search.
 
-    recall: what is wanted, from 0.5 to 1; 1 makes every list exact. checksum: of the model's file.
+    recall: the target, from 0.5 to 1; 1 makes every list exact. checksum: of the model's file.
     """
     from fmpair.ranking.compressed import pack
 
@@ -238,7 +238,7 @@ def _samples(model: Any, seed: int) -> tuple[list[Any], list[Any]]:
 
 
 def _least_reach(recall: _Recall, wanted: float) -> float:
-    """Return the least reach, to a thousandth, that finds the wanted share."""
+    """Return the smallest reach, to a thousandth, with the wanted recall."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -316,7 +316,7 @@ def _table(items: int, factors: int) -> Table:
 
 
 def use_index(model: Any, index: ItemIndex) -> None:
-    """Let a model answer by an index from now on; it has not answered before."""
+    """Let a model search an index from now on; call it before the first answer."""
     model.item_side.use_index(index)
 
 
@@ -328,9 +328,9 @@ def cells(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return items in the order of their cells, int32 [items], and the cells' starts [count + 1].
 
-    An item is compared by its vector, float32 [items, factors], and its constant as one dimension
-    more, so that a cell holds items of similar scores for any query. Of the vector, the axes that
-    hold most of the spread suffice: the time grows with the items, the cells and the axes.
+    vectors: float32 [items, factors]. The constant of an item is one more dimension, so that the
+    items of a cell have similar scores for any query. Only the axes with most of the variance are
+    used, because the time grows with the number of axes.
     """
     from fmpair.ranking.compressed import main_axes
 
@@ -341,15 +341,15 @@ def cells(
     sample = _points(vectors[chosen], constants[chosen], axes)
     centres = sample[draw.permutation(size)[:count], :-1]
     for _ in range(CELL_ROUNDS):
-        centres = _means(sample, _nearest(sample, centres), centres, draw)
+        centres = _means(sample, _nearest_centres(sample, centres), centres, draw)
     cell = np.empty(len(vectors), np.int32)
 
-    def place(first: int) -> None:
+    def find_cells(first: int) -> None:
         part = slice(first, first + POINTS_AT_ONCE)
-        cell[part] = _nearest(_points(vectors[part], constants[part], axes), centres)
+        cell[part] = _nearest_centres(_points(vectors[part], constants[part], axes), centres)
 
-    with blas_on(1):  # a thread for each part, which also does what BLAS does not
-        side_by_side(place, range(0, len(vectors), POINTS_AT_ONCE), None)
+    with blas_on(1):  # threads of our own, one per part, also run the work outside BLAS
+        side_by_side(find_cells, range(0, len(vectors), POINTS_AT_ONCE), None)
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=len(centres)))])
     return np.argsort(cell, kind="stable").astype(np.int32), start.astype(np.int64)
 
@@ -361,8 +361,7 @@ def _points(vectors: np.ndarray, constants: np.ndarray, axes: np.ndarray) -> np.
     return points
 
 
-def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Return the nearest centre of each point."""
+def _nearest_centres(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     half = np.einsum("cf,cf->c", centres, centres) / 2
     by_centre = np.ascontiguousarray(np.column_stack([centres, -half]).T)
     out = np.empty(len(points), np.int64)

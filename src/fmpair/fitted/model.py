@@ -108,7 +108,7 @@ class FittedModel(ABC):
         """Return a function that scores all items for a slice of the queries."""
 
     def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
-        """Return lists under rules without the scores of all items, None if there is no way."""
+        """Return lists under rules without scoring all items, None if the model cannot."""
         return None
 
     @abstractmethod
@@ -196,19 +196,19 @@ class FittedModel(ABC):
         history: the items of a visitor without an id, or the latest items of one user; for several
         visitors give a frame with a column `history` of lists.
         context: the situation, by column name; columns left out are open.
-        time: when it is asked, for models that use the time: a date, a datetime, text or seconds
+        time: of the query, for models that use the time: a date, a datetime, text or seconds
         since 1970; default now. A frame of users may have a column of times instead.
         candidates: only these items; exclude: none of these.
         user_features: attributes of a new user (a mapping), or a table keyed by user.
-        unknown: what to do with ids and values that training did not see. ignore: ignore items of
-        candidates, exclude and history and count them, but refuse unknown users and values; error:
-        refuse them all; features: use what is known, for an average user; popular: an average user,
-        whatever is known.
+        unknown: what to do with ids and values that training did not see. ignore: skip and count
+        unknown items of candidates, exclude and history, but refuse unknown users and values;
+        error: refuse them all; features: recommend to an average user with the known features;
+        popular: recommend to an average user without any.
         where: conditions on columns of the catalogue, which all must hold: 'category=shoes,bags',
         'price<=50', 'not brand=ACME'; an item whose value is missing fulfils none.
-        limit: at most so many items per value of a column; boost: a number per value of a column,
-        which is added to the score; diversity: from 0 to 1, how much less alike the items of a list
-        are, at the cost of their scores; exclude_shown: items that were shown before.
+        limit: the most items per value of a column; boost: a number per value of a column, which
+        is added to the score; diversity: from 0 to 1, a higher value makes the items of a list
+        less similar and lowers their scores; exclude_shown: items that were shown before.
         rules: Rules of a file, to which these are added.
         Returns a frame (user, context, item, score, rank) of the kind the model was fitted with,
         or of the kind of `users`; columns are named as in the events, and other columns of a frame
@@ -373,8 +373,8 @@ class FittedModel(ABC):
         """Return the model trained further on new events; new users, items and values are added.
 
         epochs: passes over the new events, by default an eighth of the recipe's. replay: earlier
-        events to learn again beside them; or how many for each new one, drawn from the events seen
-        in training, which needs a model without context.
+        events to train on again; or their number per new event, drawn from the pairs seen in
+        training, which needs a model without context.
         """
         options: dict[str, Any] = {}  # a recipe need not know of replay unless it is given
         if not isinstance(replay, int | float):
@@ -430,11 +430,11 @@ class FittedModel(ABC):
         return self.space.items.ids.to_numpy()
 
     def user_number(self, user: Any) -> int:
-        """Return the place of a user in the arrays of users."""
+        """Return the row of a user in the arrays of users."""
         return number_of("user", user, self.space.users)
 
     def item_number(self, item: Any) -> int:
-        """Return the place of an item in the arrays of items."""
+        """Return the row of an item in the arrays of items."""
         return number_of("item", item, self.space.items)
 
     def replaced(self, **changes: Any) -> Self:

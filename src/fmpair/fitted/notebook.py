@@ -19,7 +19,7 @@ def model_html(model: Any) -> str:
         "items": f"{len(space.items):,}",
         "context": ", ".join(space.context),
         "history": f"the last {space.history.last} items" if space.history else "",
-        "options": ", ".join(f"{name}={value!r}" for name, value in _chosen(model.recipe)),
+        "options": ", ".join(f"{name}={value!r}" for name, value in _changed_options(model.recipe)),
     }
     title = f"{type(model).__name__} of {type(model.recipe).__name__}"
     body = "".join(_row(escape(name), escape(text)) for name, text in rows.items() if text)
@@ -55,8 +55,7 @@ def _cells(terms: list[tuple[str, str, float]], longest: float) -> list[str]:
     return [f'<span style="white-space:nowrap">{parts}</span>', f"<small>{words}</small>"]
 
 
-def _chosen(recipe: Any) -> list[tuple[str, Any]]:
-    """Return the options that differ from their defaults."""
+def _changed_options(recipe: Any) -> list[tuple[str, Any]]:
     if not is_dataclass(recipe):
         return []
     given = ((field, getattr(recipe, field.name)) for field in fields(recipe) if field.repr)

@@ -119,8 +119,8 @@ class QueryEncoder:
         rows = self._rows(user, profiles, contexts, history, given, times, bare)
         situation = NO_COLUMNS
         if self.keeps_context:
-            kept = {name: [value] for name, value in context.items() if name != SINCE}
-            situation = pl.DataFrame(kept, strict=False)
+            columns = {name: [value] for name, value in context.items() if name != SINCE}
+            situation = pl.DataFrame(columns, strict=False)
         return Queries(user, rows, NO_COLUMNS, situation, bare, history), missing
 
     # What both share
@@ -219,7 +219,7 @@ class QueryEncoder:
     def _request_time(self, question: Question) -> int | None:
         """Return the time of a request in microseconds; None if the model does not use time.
 
-        The present is taken to the second, so that its features are computed once a second.
+        The current time is rounded to seconds, so that its features are computed once a second.
         """
         check_time(self.space, question.time)
         context = question.context or {}
@@ -283,13 +283,13 @@ def known_rows(rows: Rows, number: np.ndarray) -> Rows:
         part = slice(rows.start[first], rows.start[first + 1])
         return _row(rows.column[part], rows.value[part])
     taken = rows.take(np.maximum(number, 0))
-    kept = (number >= 0)[taken.owner]
+    known = (number >= 0)[taken.owner]
     lengths = np.where(number < 0, 0, np.diff(taken.start))
-    return Rows(starts(lengths), taken.column[kept], taken.value[kept])
+    return Rows(starts(lengths), taken.column[known], taken.value[known])
 
 
 def known_items(items: Ids, values: Sequence[Any] | None, strict: bool) -> tuple[np.ndarray, int]:
-    """Return the numbers of the items of a request that are known, and how many are not."""
+    """Return the numbers of the known items of a request, and the count of unknown ones."""
     if not values:
         return NO_ITEMS, 0
     numbers = item_numbers(values, items, strict, GUESSED_LIVE)

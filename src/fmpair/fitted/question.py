@@ -24,7 +24,7 @@ from fmpair.fitted.notebook import answer_html
 from fmpair.fitted.rules import Rules
 from fmpair.threads import check_process
 
-COLUMN = "history"  # of a frame of queries
+COLUMN = "history"  # the history column in a frame of queries
 BETWEEN = "|"  # separates the items of a history that is text, as in delimited files
 ALIKE = 0.75  # a column name this similar to a missing context column is taken for a typo
 NO_VALUES = np.zeros(0, np.float32)
@@ -94,8 +94,8 @@ class Queries:
 
     user: int32 [queries], -1 if unknown; rows: all query features; shown: the columns to repeat in
     a list; situation: the context columns, with the time if the model uses it; bare: bool
-    [queries], whether an average user without context is asked for; history: per query the items
-    given as its history.
+    [queries], whether the query is an average user without context; history: the items given as
+    the history of each query.
     """
 
     user: np.ndarray

@@ -26,7 +26,7 @@ from fmpair.fitted.top_items import Best, ScoreRows
 SCORER = "scorer."  # prefix of the scorer's arrays in a file
 SCORES_AT_ONCE = 1 << 23  # float32: 32 MB
 MAX_AT_ONCE = 4096  # queries
-MEMBERS = ("scores_unknown_users", "scores", "arrays")  # of a Scorer
+MEMBERS = ("scores_unknown_users", "scores", "arrays")  # what every Scorer must have
 
 
 class Scorer(Protocol):
@@ -196,8 +196,8 @@ class Ranker(FittedModel):
             new = scorer.history_scores(items)
         else:
             raise OptionError(
-                f"{type(self.recipe).__name__} cannot use {named('history')}: it knows users by "
-                "what it learned of them; fit it again with the visitors' events, or another model"
+                f"{type(self.recipe).__name__} cannot use {named('history')}: it only knows the "
+                "users it was trained on; fit it with the visitors' events, or use another model"
             )
         scores[with_history] = self._checked(new)
         return scores

@@ -34,8 +34,8 @@ def check_names(kind: Any, given: tuple[Any, ...], options: Mapping[str, Any]) -
 
 def plain(recipe: Any) -> dict[str, Any]:
     """Return the options of a recipe as plain values, except those that do not affect results."""
-    kept = [f.name for f in fields(recipe) if f.name not in NO_RESULT]
-    return {name: _plain(getattr(recipe, name)) for name in kept}
+    names = [f.name for f in fields(recipe) if f.name not in NO_RESULT]
+    return {name: _plain(getattr(recipe, name)) for name in names}
 
 
 def recipe(kind: type[Made], options: Mapping[str, Any]) -> Made:

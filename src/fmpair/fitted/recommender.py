@@ -53,7 +53,7 @@ from fmpair.fitted.question import Queries, Term, query_frame
 from fmpair.fitted.visitor import settle_cold
 
 ROWS = ("user_rows", "item_rows", "seen")
-RARE = 64  # new events, up to one of so many, are kept apart: processes share the tables
+RARE = 64  # fewer new events than one in 64 are stored apart, so that processes share the tables
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class Recommender(FactorModel):
         number = self.item_number(item)
         if not len(queries.user):
             raise UnknownError("the model knows no users")
-        apart = self.item_vectors[number] - self.item_vectors.mean(axis=0)
-        score = self.vectors(queries) @ apart
+        direction = self.item_vectors[number] - self.item_vectors.mean(axis=0)
+        score = self.vectors(queries) @ direction
         score = score + (self.item_constants[number] - self.item_constants.mean())
         allowed = np.ones(len(score), bool)
         if exclude_seen:
@@ -167,7 +167,7 @@ class Recommender(FactorModel):
         checked = check(arrays, _table(space))
         parameters = Parameters(*(checked[name] for name in Parameters._fields))
         if space.pairing is not None and parameters.users.shape[1] <= space.pairing.factors:
-            raise ModelFileError("its vectors have no room for pairs beside triples")
+            raise ModelFileError("its vectors are too short for pairs and triples")
         users, items = rows_from(checked, "user_rows"), rows_from(checked, "item_rows")
         refuse_overflow(*_extremes(space, parameters, users, items, damping))
         recent = None

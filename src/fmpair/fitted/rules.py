@@ -42,14 +42,14 @@ class Condition(NamedTuple):
 
 @lru_cache(1024)
 def condition(text: str) -> Condition:
-    """Parse a condition; raise OptionError if it is none."""
-    sign = SIGN.search(text)  # one search, and nothing that goes back: texts come from clients
+    """Parse a condition; raise OptionError if it is not valid."""
+    sign = SIGN.search(text)  # no backtracking: texts come from clients
     column = text[: sign.start()].strip() if sign else ""
     negation = NOT.match(column)
     column = column[negation.end() :] if negation else column
     values = _listed(text[sign.end() :].strip()) if sign else []
     if sign is None or not column or not values or "" in values:
-        raise OptionError(f"{named('where')} {text!r} is no condition: write {EXAMPLES}")
+        raise OptionError(f"{named('where')} {text!r} is not a condition: write {EXAMPLES}")
     if sign[0][0] in "<>" and len(values) > 1:
         count = len(values)
         raise OptionError(f"{named('where')} {text!r}: {sign[0]} takes one value, not {count}")
@@ -59,7 +59,7 @@ def condition(text: str) -> Condition:
 
 
 def check_column(option: str, column: str, catalogue: Catalogue | None) -> None:
-    """Raise OptionError if a catalogue has no such column; option: that names the column."""
+    """Raise OptionError if a catalogue has no such column; option: the one that names it."""
     if catalogue is None or not catalogue.columns:
         raise OptionError(
             f"{named(option)}: the model knows no columns of items: fit it with "
@@ -83,8 +83,8 @@ def _listed(text: str) -> list[str]:
 class Rules:
     """What a list must obey. Immutable, and checked when it is made; see `rules_of`.
 
-    where: conditions, which all must hold; limit: (column, at most so many per value); boost:
-    (column, value, what it adds to the score); diversity: from 0 to 1; shown: items to leave out.
+    where: conditions, which all must hold; limit: (column, most items per value); boost: (column,
+    value, number added to the score); diversity: from 0 to 1; shown: items to leave out.
     """
 
     where: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Rules:
         return self != Rules()
 
     def __add__(self, other: Rules) -> Rules:
-        """Return both: all conditions, and the other's limits and boosts where both have one."""
+        """Combine rules: all conditions; limits and boosts of `other` take precedence."""
         boost = {entry[:2]: entry for entry in (*self.boost, *other.boost)}
         return Rules(
             tuple(dict.fromkeys((*self.where, *other.where))),
@@ -152,7 +152,7 @@ def rules_of(
 ) -> Rules | None:
     """Return options of `recommend` as rules, None if there are none; raise OptionError.
 
-    rules: to which the options are added.
+    rules: named rules, which the options extend.
     """
     if rules is not None and not isinstance(rules, Rules):
         raise OptionError(
@@ -368,7 +368,7 @@ class BoundRules(NamedTuple):
         return "all items that the rules allow are excluded or were seen before"
 
     def tell_empty(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
-        """Give notice of empty lists; filled: [lists], the length of each."""
+        """Issue a notice about empty lists; filled: [lists], the length of each."""
         empty = int((filled == 0).sum())
         if empty:
             why = self.why_empty(chosen)

@@ -34,7 +34,7 @@ from fmpair.solvers.anova import Machine, halves, pairs_of, restricted, triples_
 
 @dataclass(frozen=True, eq=False)
 class ItemNeighbours:
-    """score(user, item) = sum over the item's neighbours j of near[item, j] * own[user, j].
+    """score(user, item) = sum over the item's neighbours j of near[item, j] * histories[user, j].
 
     histories: per user their items; near: per item its neighbours and how similar they are.
     """
@@ -79,7 +79,7 @@ class ItemNeighbours:
 
 @dataclass(frozen=True, eq=False)
 class UserNeighbours:
-    """score(user, item) = sum over the user's neighbours v of near[user, v] * own[v, item].
+    """score(user, item) = sum over the user's neighbours v of near[user, v] * histories[v, item].
 
     histories: per user their items; near: per user their neighbours and how similar they are.
     """
@@ -114,7 +114,7 @@ class UserNeighbours:
 def _restored(
     arrays: Mapping[str, np.ndarray], space: FeatureSpace, neighbours: int
 ) -> tuple[Rows, Rows]:
-    """Return (own, near) of a model file; neighbours: the number of rows of `near`."""
+    """Return (histories, near) of a model file; neighbours: the number of rows of `near`."""
     table = {
         **sparse("own", len(space.users), len(space.items)),
         **sparse("near", neighbours, neighbours),
@@ -132,11 +132,11 @@ def _terms(
 ) -> tuple[list[str], np.ndarray]:
     """Return the summands of the product of two sparse rows, with labels of their ids."""
     entries = left.take(np.array([user]))
-    across = right.take(entries.column)
-    of_item = across.column == item
-    entry = across.owner[of_item]
+    partners = right.take(entries.column)
+    of_item = partners.column == item
+    entry = partners.owner[of_item]
     labels = [f"{what}={name}" for name in ids.take(entries.column[entry])]
-    return labels, entries.value[entry] * across.value[of_item]
+    return labels, entries.value[entry] * partners.value[of_item]
 
 
 def _written_out(rows: Rows, number: int, columns: int) -> np.ndarray:
@@ -164,7 +164,7 @@ class MarkovScorer:
     popular: np.ndarray
     items: Vocabulary
     scores_unknown_users: ClassVar[bool] = False
-    follows_last: ClassVar[int] = 1  # of a history
+    follows_last: ClassVar[int] = 1  # uses only the last item of a history
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> MarkovScorer:
@@ -230,9 +230,9 @@ def last_items(lines: Timelines) -> Rows:
     length = end - begin
     owner = np.repeat(filled, length)
     first = np.repeat(begin, length)
-    place = first + np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
+    position = first + np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
     share = np.repeat(1.0 / length, length)
-    return add_repeats(group_rows(owner, lines.item[place], lines.users, share))
+    return add_repeats(group_rows(owner, lines.item[position], lines.users, share))
 
 
 # Factorization machines
@@ -264,12 +264,12 @@ class Layout:
         """Return the features of queries; user: numbers, -1 if unknown."""
         known = np.where(user < 0, self.stranger, user)
         first = int(self.edges[2])
-        return join_rows([_ids(known), _shifted(profiles, first), _shifted(contexts, first)])
+        return join_rows([_id_rows(known), _shifted(profiles, first), _shifted(contexts, first)])
 
     def item(self, item: np.ndarray, attributes: Rows) -> Rows:
         """Return the features of items; attributes: one row for each."""
         first = int(self.edges[2]) + self.space.query.size
-        return join_rows([_ids(self.stranger + 1 + item), _shifted(attributes, first)])
+        return join_rows([_id_rows(self.stranger + 1 + item), _shifted(attributes, first)])
 
 
 @dataclass(frozen=True)
@@ -358,8 +358,7 @@ def _alone(machine: Machine, rows: Rows) -> np.ndarray:
     return linear + pairs_of(machine.pairs, rows) + triples_of(machine.triples, rows)
 
 
-def _ids(numbers: np.ndarray) -> Rows:
-    """Return rows of one feature each."""
+def _id_rows(numbers: np.ndarray) -> Rows:
     count = len(numbers)
     return Rows(np.arange(count + 1), numbers.astype(np.int32), np.ones(count, np.float32))
 

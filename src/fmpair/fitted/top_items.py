@@ -57,15 +57,15 @@ def list_frame(
     shown: one row for each query; name: of the item column.
     """
     places, score, filled = best
-    taken = np.arange(places.shape[1]) < filled[:, None]
-    owner, rank = np.nonzero(taken)
-    numbers = places[taken]
+    filled_in = np.arange(places.shape[1]) < filled[:, None]
+    owner, rank = np.nonzero(filled_in)
+    numbers = places[filled_in]
     if chosen is not None:
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
     lists = pl.DataFrame(
         {
             name: items.take(numbers),
-            "score": score[taken],
+            "score": score[filled_in],
             "rank": (rank + 1).astype(np.int64),
         }
     )
@@ -91,7 +91,7 @@ def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, 
     whole("n", n, 1)
     distance = -similarity
     near = np.arange(len(distance))
-    if n + 1 < len(distance):  # most need not be sorted
+    if n + 1 < len(distance):  # avoids sorting most of them
         near = np.flatnonzero(~(distance > np.partition(distance, n)[n]))
     order = near[np.argsort(distance[near], kind="stable")]
     order = order[order != number][:n]
@@ -216,7 +216,7 @@ def _put(
 
 
 def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
-    """Return what is added to the scores; -inf for all but the candidates, and what was shown."""
+    """Return what is added to scores; -inf for items shown before and for other than `chosen`."""
     offset, items = rules.offset, rules.items
     if chosen is None and not len(rules.shown):
         return offset
@@ -239,7 +239,7 @@ def _reranked(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the items of one list and their scores, from its best items.
 
-    deeper: returns more of them, asked for where limits leave the list short.
+    deeper: returns more ranked items; called if limits leave the list short.
     """
     while True:
         best, score, filled = ranked
@@ -252,16 +252,15 @@ def _reranked(
 def _picked(
     model: ScoresItems, items: np.ndarray, score: np.ndarray, n: int, rules: BoundRules
 ) -> np.ndarray:
-    """Return places among the items, best first, of those picked one by one within the limits.
-
-    With diversity d, each pick adds the most to (1 - d) times the sum of the scores, scaled from 0
-    to 1 within the items, less d times the sum of the similarities of all pairs over n - 1: about
-    the mean score of the list less how much alike its items are (max-sum diversification).
+    """Pick items one by one within the limits; return their positions in `items`, best first.
+    With diversity d, each pick maximises (1 - d) times the sum of the scores, scaled to 0 to 1,
+    minus d times the sum of the similarities of all pairs over n - 1: about the mean score of the
+    list minus the mean similarity of its items (max-sum diversification).
     """
     share = rules.rules.diversity
     span = float(score[0] - score[-1]) if len(score) else 0.0
     value = (1 - share) * (score - score[-1:]) / (span or 1.0)
-    near = np.zeros(len(items), np.float32)  # to those picked, added up
+    near = np.zeros(len(items), np.float32)  # sum of the similarities to the picked items
     limits = [_Limit(group, items) for group in rules.groups]
     picked: list[int] = []
     left = np.ones(len(items), bool)
@@ -289,7 +288,7 @@ class _Limit:
         self.most, self.counts = group.most, dict[int, int]()
 
     def full_after(self, position: int) -> np.ndarray:
-        """Count an item; return the places whose values may not be picked again."""
+        """Count an item; return the positions of items that may no longer be picked."""
         full = []
         for code in set(self.code[self.start[position] : self.start[position + 1]].tolist()):
             self.counts[code] = self.counts.get(code, 0) + 1

@@ -22,7 +22,7 @@ RARE = 0.1  # share of the items with events that count as rare
 MAX_USERS = 1 << 14  # users from whose vectors the covariance is computed
 MAX_SCORES = 1 << 20  # scores from which the scale is computed
 WIDEST = 16.0  # the scale times the scores' standard deviation is at most this, at least 1 / this
-STEPS = 14  # of the bisection of the logarithm of the scale
+STEPS = 14  # bisection steps for the logarithm of the scale
 
 
 def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
@@ -54,12 +54,13 @@ def place_new(
 ) -> Parameters:
     """Return parameters that rank items without events by the direction of their content.
 
-    rows: the attributes of items; content: their lists and vectors only; times: number of events of
-    each item. The sum of a list's vectors is longer if training has seen more of its values, which
-    says nothing about the item. So the sums of new items are scaled to the root mean square length
-    of those of known items. The constants of values are learned together with the biases of known
-    items, which compensate for them. So new items get the mean constant of rare items. Changes the
-    tables in place.
+    Changes the tables in place. rows: the attributes of items; content: their lists and vectors
+    only; times: number of events of each item.
+
+    The sum of a list's vectors is longer if training has seen more of its values, which says
+    nothing about the item. So sums of new items are scaled to the root mean square length of known
+    ones. The biases of known items compensate for the constants of their values, so new items get
+    the mean constant of rare items.
     """
     described = np.diff(content.start) > 0
     new, known = np.flatnonzero(described & (times == 0)), np.flatnonzero(described & (times > 0))

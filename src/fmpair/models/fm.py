@@ -144,7 +144,6 @@ class FMMap(TrainableRanker):
 
 
 def is_binary(task: str, events: Dataset) -> bool:
-    """Return whether the task is classification."""
     return task == "classification" or (task == "auto" and events.column("rating") is None)
 
 

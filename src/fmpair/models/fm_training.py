@@ -24,7 +24,7 @@ from fmpair.training.loop import learning_rate
 from fmpair.training.regularisation import ROLES
 
 GROUPS = ("user", "item", "bias", "context", "user_features", "item_features")
-LOST = 1e6  # a mean loss this large means divergence, in squared units of the targets
+LOST = 1e6  # a larger mean loss, in squared units of the targets, means divergence
 Passes = Iterator[tuple[Callable[[], Machine], float]]  # (the current machine, loss)
 
 
@@ -55,7 +55,7 @@ def task_of(
     layout = Layout(space)
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
-    rows = [_rows(layout, part.events, user_rows, item_rows) for part in parts]
+    rows = [_features_of_events(layout, part.events, user_rows, item_rows) for part in parts]
     target = np.concatenate([part.target for part in parts]).astype(np.float64)
     examples = Examples(stack_rows(*rows), target, layout.edges, binary)
     return MachineTask(layout, user_rows, item_rows, examples)
@@ -93,20 +93,19 @@ def unobserved(data: Dataset, seed: int) -> Dataset:
     rng = np.random.default_rng([seed, 1])
     users, items = np.unique(data.user), np.unique(data.item)
     seen = data.seen
-    taken = seen.owner * len(data.items) + seen.column
+    observed = seen.owner * len(data.items) + seen.column
     user, item = np.empty(len(data), np.int32), np.empty(len(data), np.int32)
     waiting = np.arange(len(data))
     while len(waiting):
         user[waiting], item[waiting] = (rng.choice(ids, len(waiting)) for ids in (users, items))
         key = user[waiting].astype(np.int64) * len(data.items) + item[waiting]
-        at = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
-        waiting = waiting[taken[at] == key]
+        at = np.minimum(np.searchsorted(observed, key), len(observed) - 1)
+        waiting = waiting[observed[at] == key]
     context = data.take(rng.integers(len(data), size=len(data)))
     return replace(context, user=user, item=item)
 
 
-def _rows(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
-    """Return all features of every event."""
+def _features_of_events(layout: Layout, events: Dataset, user_rows: Rows, item_rows: Rows) -> Rows:
     contexts, situation = situations(layout.space, events)
     query = layout.query(events.user, user_rows.take(events.user), contexts.take(situation))
     return join_rows([query, layout.item(events.item, item_rows.take(events.item))])
@@ -167,8 +166,8 @@ def train(
         penalties = penalties._replace(linear=np.full_like(penalties.linear, np.inf))
     learner = _descent if recipe.learner == "sgd" else _coordinates
     # float64 tables, one set per start and kept sample
-    kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
-    check_vectors(2 * (more.order - 1) * len(times), recipe.factors, kept * more.starts)
+    draws_kept = min(more.samples, recipe.epochs) if recipe.learner == "mcmc" else 1
+    check_vectors(2 * (more.order - 1) * len(times), recipe.factors, draws_kept * more.starts)
     draws = [np.random.default_rng([recipe.seed, 0, start]) for start in range(more.starts)]
     passes = [learner(recipe, more, task.examples, penalties, rng) for rng in draws]
     return _epochs(recipe, _together(passes), partial(fitted, recipe, data, task))
@@ -247,12 +246,12 @@ def _coordinates(
     machine = _start(recipe, more.order, examples, rng)
     threads = recipe.threads or all_threads()
     chain = gibbs.begin(examples, machine, penalties, rng if sampled else None, threads)
-    kept: deque[Machine] = deque(maxlen=more.samples if sampled else 1)
+    last_draws: deque[Machine] = deque(maxlen=more.samples if sampled else 1)
     try:
         for _ in range(recipe.epochs):
             loss = gibbs.iterate(chain)
-            kept.append(gibbs.machine_of(chain))
-            yield (lambda: mean_of(list(kept))), loss
+            last_draws.append(gibbs.machine_of(chain))
+            yield (lambda: mean_of(list(last_draws))), loss
     finally:
         gibbs.finish(chain)
 

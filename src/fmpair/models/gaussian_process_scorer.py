@@ -102,24 +102,24 @@ class GaussianProcessScorer:
 
 def restored(arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> GaussianProcessScorer:
     """Return the scorer of saved arrays."""
-    users, items, place = len(space.users), len(space.items), _places(space)
+    users, items, field_of_row = len(space.users), len(space.items), _places(space)
     situations = len(arrays.get("situations.start", ())) - 1
     pairs, by_pair = len(arrays.get("item", ())), ("pairs",)
     table = {
-        "vectors": Numbers((len(place), "factors"), FLOAT64),
+        "vectors": Numbers((len(field_of_row), "factors"), FLOAT64),
         "scales": Numbers((users, 3), FLOAT64),
         "start": Starts((users + 1,), "pairs"),
         "item": Places(by_pair, items),
         "other": Places(by_pair, items),
         "situation": Places(by_pair, situations),
         "weight": Numbers((2 * pairs,), FLOAT64),
-        **file_checks.sparse("situations", max(situations, 0), len(place)),
+        **file_checks.sparse("situations", max(situations, 0), len(field_of_row)),
     }
     checked = file_checks.check(arrays, table)
     scorer = GaussianProcessScorer(
         space,
         Latent(*(checked[name] for name in Latent._fields)),
-        PointLayout(rows_from(checked, "situations"), place),
+        PointLayout(rows_from(checked, "situations"), field_of_row),
         UserPairs(*(checked[name] for name in UserPairs._fields)),
         checked["weight"],
     )
@@ -166,7 +166,7 @@ def train(recipe: Any, data: Dataset) -> Iterator[Epoch]:
     space = FeatureSpace.fit(data, fields)
     contexts, situation = situations(space, data)
     layout = PointLayout(_table_rows(space, contexts), _places(space))
-    check_vectors(2 * len(layout.place), recipe.factors)  # of float64
+    check_vectors(2 * len(layout.place), recipe.factors)  # twice as many, since they are float64
     latent = _first(recipe, layout, len(data.users))
     speed = Latent(np.zeros_like(latent.vectors), np.zeros_like(latent.scales))
     descent = Descent(speed, recipe.learning_rate, recipe.momentum, recipe.threads)
@@ -229,8 +229,8 @@ def _first(recipe: Any, layout: PointLayout, users: int) -> Latent:
     vectors = rng.random((len(layout.place), recipe.factors)) * 1e-4
     context = layout.place > 0
     dimensions = recipe.factors * max(int(layout.place.max()), 1)
-    apart = rng.standard_normal((int(context.sum()), recipe.factors))
-    vectors[context] = apart * APART / np.sqrt(dimensions)
+    offsets = rng.standard_normal((int(context.sum()), recipe.factors))
+    vectors[context] = offsets * APART / np.sqrt(dimensions)
     length, noise = 0.5 + rng.random(users), recipe.initial_noise * (1 + rng.random(users))
     return Latent(vectors, np.log(np.column_stack([length, np.ones(users), noise])))
 

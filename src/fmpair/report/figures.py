@@ -282,7 +282,6 @@ RC: dict[Any, Any] = {
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -291,7 +290,6 @@ def available() -> bool:
 
 
 def require() -> None:
-    """Raise OptionError if matplotlib is missing."""
     if not available():
         raise OptionError(f"figures need matplotlib: {INSTALL}")
 

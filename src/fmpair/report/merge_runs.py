@@ -31,7 +31,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
     if not metrics:
         raise DataError("the runs have no metric in common")
     models = tuple(model for part in parts for model in part.experiment.models)
-    kept = {label: first.protocols[label] for label in ids.values()}
+    shared = {label: first.protocols[label] for label in ids.values()}
     options = first.compare
     metric = options.metric if options.metric in metrics else metrics[0]
     baseline = names[0].get(options.baseline) if options.baseline else None
@@ -41,7 +41,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
             first,
             name=" and ".join(runs),
             models=models,
-            protocols=kept,
+            protocols=shared,
             metrics=tuple(metrics),
             compare=replace(options, metric=metric, baseline=baseline),
             ablations=(),
@@ -52,7 +52,7 @@ def merged(runs: Mapping[str, Results]) -> Results:
             label: pl.concat(  # a metric that only some runs have is null in the others
                 [part.units[label] for part in parts if label in part.units], how="diagonal_relaxed"
             )
-            for label in kept
+            for label in shared
         },
         views=each[0].views.clear(),
         curves=each[0].curves.clear(),
@@ -98,18 +98,18 @@ def _names(runs: Mapping[str, Results]) -> list[dict[str, str]]:
     Equal cells, such as those of a common baseline, are kept in the first run only.
     """
     known: set[frozenset[str]] = set()
-    kept: list[list[str]] = []
+    names_by_run: list[list[str]] = []
     for run in runs.values():
-        kept.append([])
+        names_by_run.append([])
         for model in run.experiment.models:
             cells = frozenset(run.cells.filter(pl.col("model") == model.name)["cell"])
             if cells not in known or not cells:
                 known.add(cells)
-                kept[-1].append(model.name)
-    every = [name for names in kept for name in names]
+                names_by_run[-1].append(model.name)
+    every = [name for names in names_by_run for name in names]
     return [
         {name: name if every.count(name) == 1 else f"{name} ({run})" for name in names}
-        for run, names in zip(runs, kept)
+        for run, names in zip(runs, names_by_run)
     ]
 
 
@@ -121,11 +121,11 @@ def _renamed(run: Results, names: Mapping[str, str], labels: Mapping[str, str]) 
         if protocol.id in labels
     }
     new_name = pl.col("model").replace_strict(names, return_dtype=pl.String)
-    kept = pl.col("model").is_in(list(names))
+    is_merged = pl.col("model").is_in(list(names))
     protocol = pl.col("protocol").replace_strict(renamed_labels, return_dtype=pl.String)
     # Runs that share a cell share its hash; merged rows need distinct ones.
     cell = pl.concat_str([new_name, pl.col("cell")], separator="/")
-    values = run.values.filter(kept, pl.col("protocol").is_in(list(renamed_labels)))
+    values = run.values.filter(is_merged, pl.col("protocol").is_in(list(renamed_labels)))
     models = tuple(
         replace(model, name=names[model.name])
         for model in run.experiment.models
@@ -134,10 +134,10 @@ def _renamed(run: Results, names: Mapping[str, str], labels: Mapping[str, str]) 
     return replace(
         run,
         experiment=replace(run.experiment, models=models),
-        cells=run.cells.filter(kept).with_columns(new_name, cell.alias("cell")),
+        cells=run.cells.filter(is_merged).with_columns(new_name, cell.alias("cell")),
         values=values.with_columns(new_name, protocol, cell.alias("cell")),
         units={
-            renamed_labels[label]: frame.filter(kept).with_columns(new_name)
+            renamed_labels[label]: frame.filter(is_merged).with_columns(new_name)
             for label, frame in run.units.items()
             if label in renamed_labels
         },

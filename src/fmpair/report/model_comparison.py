@@ -57,7 +57,7 @@ class ModelComparison:
     test are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
-    baselines: the models that only count: popularity, Markov chains, neighbours and EASE.
+    baselines: the simple models: popularity, Markov chains, neighbours and EASE.
     """
 
     label: str
@@ -115,7 +115,7 @@ def _comparison(results: Results, label: str) -> ModelComparison:
         metric: PairedScores(metric, models, values.filter(pl.col("metric") == metric), units)
         for metric in metrics
     }
-    rows = [row for scores in by_metric.values() for row in _rows(scores, options)]
+    rows = [row for scores in by_metric.values() for row in _rows_by_model(scores, options)]
     ablations = experiment.ablations if main in by_metric else ()
     return ModelComparison(
         label,
@@ -133,8 +133,7 @@ def _comparison(results: Results, label: str) -> ModelComparison:
     )
 
 
-def _rows(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:
-    """One row per model."""
+def _rows_by_model(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:
     if not scores.models:
         return []
     best = scores.best() if has_a_winner(scores.metric) else None
@@ -218,9 +217,9 @@ def _added(
 ) -> dict[str, Any]:
     """The full model against the one without a field."""
     row = tested(scores, full, without, p, options)
-    kept = {name: row[name] for name in ("difference", "relative", "p", "detectable")}
+    effect = {name: row[name] for name in ("difference", "relative", "p", "detectable")}
     verdict = None if row["p"] is None else FIELD_VERDICTS[row["mark"]]
-    return {"without": scores.mean(without), **kept, "verdict": verdict}
+    return {"without": scores.mean(without), **effect, "verdict": verdict}
 
 
 def _gain_alone(

@@ -110,10 +110,10 @@ def _short_table(compared: ModelComparison, times: dict[str, str]) -> Any:
     """Values, difference, p, what was detectable, and training time; the page has the rest."""
     table = main_table(compared)
     tested = table.columns.index(P_VALUE)
-    kept = [*range(len(compared.metrics) + 1), tested - 1, tested, tested + 1]
-    columns = (*(table.columns[n] for n in kept), "train s")
+    shown = [*range(len(compared.metrics) + 1), tested - 1, tested, tested + 1]
+    columns = (*(table.columns[n] for n in shown), "train s")
     rows = tuple(
-        (*(replace(row[n], detail="") for n in kept), TableCell(times.get(known["model"], "")))
+        (*(replace(row[n], detail="") for n in shown), TableCell(times.get(known["model"], "")))
         for row, known in zip(table.rows, compared.of(compared.metric))
     )
     return rich_table(ReportTable(table.name, f" {table.title}", columns, rows, table.data))
@@ -166,12 +166,12 @@ def write(results: Results, folder: str | Path, exact: bool = False) -> Path:
 def long_values(results: Results) -> pl.DataFrame:
     """Return every value with the id of its protocol and the times of its cell."""
     ids = {label: protocol.id for label, protocol in results.experiment.protocols.items()}
-    kept = ("cell", "options", "train_seconds", "judge_seconds", "epoch_seconds", "epochs",
+    columns = ("cell", "options", "train_seconds", "judge_seconds", "epoch_seconds", "epochs",
             "peak_mb")  # fmt: skip
     named = results.values.with_columns(
         protocol_id=pl.col("protocol").replace_strict(ids, return_dtype=pl.String)
     )
-    return named.join(results.cells.select(kept), on="cell", how="left", maintain_order="left")
+    return named.join(results.cells.select(columns), on="cell", how="left", maintain_order="left")
 
 
 @contextmanager

@@ -209,7 +209,7 @@ def _difference_cell(row: dict[str, Any]) -> TableCell:
 
 
 def _detectable_cell(row: dict[str, Any]) -> TableCell:
-    """What could have been found, in the unit of the difference; nothing beside a mark + or -."""
+    """The detectable difference, in the unit of the difference; empty beside a mark + or -."""
     if row["detectable"] is None or row["mark"] in ("+", "-"):
         return TableCell(NOTHING)
     if not row["relative"]:
@@ -271,9 +271,8 @@ def _test_note(compared: ModelComparison, effect: bool = False) -> str:
     return (
         f"Differences, p{size} and {DETECTABLE.lower()} differences are relative to "
         f"{baseline_name(compared)}. {DETECTABLE}: the smallest true difference that the test, "
-        f'before Holm correction, finds with a power of 80 %; beside a smaller one, "not '
-        f'significant" '
-        f"does not mean equal. {_p_note(compared)}"
+        f"before Holm correction, finds with a power of 80 %; a smaller difference that is not "
+        f"significant does not mean that models are equal. {_p_note(compared)}"
     )
 
 

@@ -35,7 +35,7 @@ PROBLEMS = {
     "unseen_items": HARDER,
     "unseen_item_events": HARDER,
     "same_pair": "only if new items matter: repeating items is rewarded; use relevant: new",
-    "same_situation": "only if new items matter, as above",
+    "same_situation": "only if new items matter",
     "same_event": "yes, unless users repeat: the same event twice; the filter distinct removes it",
 }
 

@@ -137,8 +137,8 @@ def _section(
     wide: bool = False,
 ) -> Section:
     """A section of the figures and tables that are not None."""
-    kept = tuple(figure for figure in maybe_figures if figure)
-    return Section(title, (), kept, tuple(table for table in tables if table), wide=wide)
+    drawn = tuple(figure for figure in maybe_figures if figure)
+    return Section(title, (), drawn, tuple(table for table in tables if table), wide=wide)
 
 
 def _results(results: Results, compared: ModelComparison) -> Section:

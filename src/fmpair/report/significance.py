@@ -3,7 +3,7 @@
 `PairedScores` holds the values of all models for one metric under one protocol. Values of a unit
 are averaged over seeds and differences are summed by user, because the lists of one user are not
 independent. The variance between folds and seeds is added. If each model was fitted once, the test
-is about these two fitted models: whether the recipes differ, only several seeds can tell.
+is about these two fitted models; only several seeds show whether the recipes differ.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def by_unit(units: pl.DataFrame, metrics: Sequence[str]) -> dict[str, pl.DataFra
     """By model a frame (fold, unit, user, item, one column per metric) of means over seeds."""
     if units.is_empty():
         return {}
-    kept = [name for name in metrics if name in units.columns]
+    present = [name for name in metrics if name in units.columns]
     means = (
         units.group_by("model", "fold", "unit", maintain_order=True)
-        .agg(pl.col("user", "item").first(), pl.col(kept).mean())
+        .agg(pl.col("user", "item").first(), pl.col(present).mean())
         .sort("fold", "unit", maintain_order=True)
     )
     return {

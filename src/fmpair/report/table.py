@@ -44,7 +44,6 @@ def short(value: float | None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """Format a difference with its sign."""
     text = figure(value)
     return f"+{text}" if value is not None and value > 0 else text
 
@@ -58,7 +57,6 @@ def percent(value: float | None) -> str:
 
 
 def signed_percent(value: float | None) -> str:
-    """Format a relative difference with its sign."""
     return f"+{percent(value)}" if value is not None and value > 0 else percent(value)
 
 

@@ -158,7 +158,6 @@ def _markdown_line(cells: Iterable[str]) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape the characters that have a meaning in Markdown."""
     text = harmless(text)
     for character in "\\`*_|<[":
         text = text.replace(character, "\\" + character)
@@ -312,7 +311,7 @@ def _latex(compared: ModelComparison, metrics: list[str], kind: str, deviations:
 
 
 def _cell(row: dict[str, Any], deviations: bool) -> str:
-    """A value with its deviation, the stars of its p, or what could have been found."""
+    """A value with its deviation, the stars of its p, or the detectable difference."""
     text = escape_latex(_bare(row["mean"]))
     text = rf"\textbf{{{text}}}" if row["best"] else text
     if deviations and row["sd"] and figure(row["sd"]) != figure(0.0):

@@ -30,7 +30,7 @@ from fmpair.report.table import (
 )
 from fmpair.text import isolated
 
-NAMED = 3  # of the models that are not significantly worse than the best, the verdict names three
+NAMED = 3  # how many models that are not significantly worse the verdict names
 LEAKAGE_DEGREES = {
     "none": "no",
     "suspect": "perhaps: is it known before the choice?",
@@ -48,8 +48,8 @@ def headline(results: Results, compared: ModelComparison) -> str:
         return sentence
     names = ", ".join(f"{isolated(column.column)}: {column.line}" for column in suspects)
     if any(column.degree != "suspect" for column in suspects):
-        return f"Do not trust this result: context gives the item away ({names}). {sentence}"
-    return f"{sentence} Context may give the item away ({names}): see Leakage."
+        return f"Do not trust this result: context reveals the item ({names}). {sentence}"
+    return f"{sentence} Context may reveal the item ({names}): see Leakage."
 
 
 def verdict(compared: ModelComparison) -> str:

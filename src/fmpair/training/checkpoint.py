@@ -30,7 +30,7 @@ from fmpair.fitted.recipe import name_of
 from fmpair.training.epochs import Epoch, FitProgress, Validation, best_epoch, prepare_fit
 from fmpair.training.loop import EpochState, TrainingRun
 
-EVERY = 5.0  # least seconds between two writes
+EVERY = 5.0  # smallest number of seconds between two writes
 DIGEST = 32  # bytes of the checksum at the end
 NOTE = "fmpair.checkpoint"
 
@@ -90,7 +90,7 @@ def run_with_checkpoint(
     progress: bool | Callable[[Epoch], None],
     file: Checkpoint,
 ) -> Any:
-    """Run the epochs of a fit from what was saved of it. fit: its identity, and what was saved."""
+    """Run the epochs of a fit, from its saved state if any. fit: its identity, and that state."""
     if not (isinstance(run, TrainingRun) and run.resumable):
         raise OptionError(f"{type(recipe).__name__} does not support {named('checkpoint')}")
     begun, saved = fit
@@ -167,7 +167,6 @@ class _Writer:
         self.written, self.last = last.number, time.monotonic()
 
     def interrupted(self, total: int) -> str:
-        """Return the message of an interrupted fit."""
         if not self.written:
             return "interrupted in the first epoch: nothing was saved"
         return (

@@ -30,7 +30,7 @@ PSEUDO_COUNTS = (10.0, 3.0, 1.0, 0.3, 1e-9)
 SAMPLED_EVENTS, SAMPLED_ITEMS = 8192, 512  # used to choose the pseudo-count
 
 
-def telling_content(side: Side, problem: Problem) -> list[bool]:
+def predictive_content(side: Side, problem: Problem) -> list[bool]:
     """Return which fields of items are vectors, or lists that predict what users choose."""
     steps = problem.item_groups.sharing
     return [
@@ -42,15 +42,15 @@ def telling_content(side: Side, problem: Problem) -> list[bool]:
 def content_fields(options: FMPairOptions, side: Side, problem: Problem) -> list[bool]:
     """Return which fields of items are content, and so are fitted by regression.
 
-    No field is with order three, which needs a learned vector for each feature. A field with its
-    own `regularization` is learned by gradient steps, to which that option applies.
+    With order three none is, because every feature needs a learned vector. A field with its own
+    `regularization` is learned by gradient steps, to which that option applies.
     """
     given = options.regularization
     named = given if isinstance(given, Mapping) else {}
     if not options.regresses or problem.triples is not None or "item_features" in named:
         return [False] * len(side.encoders)
     free = [e.field.regularization is None and e.name not in named for e in side.encoders]
-    return [predicts and own for predicts, own in zip(telling_content(side, problem), free)]
+    return [a and b for a, b in zip(predictive_content(side, problem), free)]
 
 
 def listed_values(problem: Problem, side: Side, content: Sequence[bool]) -> int:
@@ -158,14 +158,14 @@ def worth_of(
     largest.
     """
     rng, learned = np.random.default_rng([seed, 4]), parameters.items[known]
-    place = np.full(int(seen.column.max()) + 1, -1)
+    row_of_item = np.full(int(seen.column.max()) + 1, -1)
     changed = np.flatnonzero(np.isfinite(events) & (events > 1))
-    place[known[changed]] = changed
-    pairs = np.flatnonzero(place[seen.column] >= 0)
+    row_of_item[known[changed]] = changed
+    pairs = np.flatnonzero(row_of_item[seen.column] >= 0)
     if not len(pairs):
         return PSEUDO_COUNTS[0]
     pairs = rng.choice(pairs, min(len(pairs), SAMPLED_EVENTS), replace=False)
-    user, item = parameters.users[seen.owner[pairs]], place[seen.column[pairs]]
+    user, item = parameters.users[seen.owner[pairs]], row_of_item[seen.column[pairs]]
     others, constant = rng.integers(0, len(known), SAMPLED_ITEMS), parameters.item_bias[known]
     without = learned[item] - choices.of(user)
     with blas_on(1):  # scores of the event's item and of the sampled items, by each kind of vector
@@ -251,7 +251,7 @@ def described_by(options: FMPairOptions, side: Side, problem: Problem) -> list[b
     if not options.regresses or problem.triples is not None or "user_features" in named:
         return [False] * len(side.encoders)
     free = [e.field.regularization is None and e.name not in named for e in side.encoders]
-    return [own and e.role == "user" and e.size > 0 for own, e in zip(free, side.encoders)]
+    return [unset and e.role == "user" and e.size > 0 for unset, e in zip(free, side.encoders)]
 
 
 def users_regressed(

@@ -244,14 +244,14 @@ class _Ids:
             at = torch.arange(events, events + len(piece), dtype=torch.int32, device=self.device)
             first.scatter_reduce_(0, number_of(piece), at, "amin")
             events += len(piece)
-        there = torch.nonzero(first < NEVER)[:, 0]
-        there = there[torch.argsort(first[there])]
-        first[there] = torch.arange(len(there), dtype=torch.int32, device=self.device)
+        used = torch.nonzero(first < NEVER)[:, 0]
+        used = used[torch.argsort(first[used])]
+        first[used] = torch.arange(len(used), dtype=torch.int32, device=self.device)
         numbers = torch.empty(events, dtype=torch.int32, device=self.device)
         for part, piece in zip(numbers.split([len(p) for p in self.pieces]), self.pieces):
             part.copy_(first[number_of(piece)])
         self.pieces.clear()
-        values = pl.Series(ids(there).cpu().numpy()).cast(self.dtype or pl.Int64)
+        values = pl.Series(ids(used).cpu().numpy()).cast(self.dtype or pl.Int64)
         return Vocabulary(values), kept(numbers)
 
     def _places(self) -> tuple[Callable[[Any], Any], int, Callable[[Any], Any]]:
@@ -322,7 +322,7 @@ class _Situations:
         if not self.names:
             return
         codes = [self._codes(number, frame[name]) for number, name in enumerate(self.names)]
-        group = torch.zeros_like(codes[0])  # of each event: the row of `rows` with its context
+        group = torch.zeros_like(codes[0])  # for each event, the row of `rows` with its context
         rows: list[tuple[int, ...]] = [()]
         for code in codes:
             pairs, group = torch.unique(group << 32 | (code + 1), return_inverse=True)

@@ -22,7 +22,7 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.kernel_cache import CLOCK
 from fmpair.metrics import Metric
 
-MAX_EVENTS = 10_000  # more held-out events are sampled: enough to tell epochs apart
+MAX_EVENTS = 10_000  # more held-out events are sampled; this many suffice to compare epochs
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,6 @@ class FitProgress:
     best_value: float = -np.inf
 
     def stops(self, judge: Validation | None) -> bool:
-        """Return whether to stop early."""
         return judge is not None and self.number - self.best_number >= judge.patience
 
 

@@ -203,12 +203,12 @@ def renewed(old: Rows, new: Rows, field: np.ndarray, whole: bool) -> Rows:
         size = len(changed) * fields
         part, now = np.bincount(had, before.value, size), np.bincount(has, after.value, size)
         value = value * np.where(part > 0, part / np.maximum(now, 1e-12), 1.0)[has]
-    stays = ~np.isin(had, has)
+    unchanged = ~np.isin(had, has)
     merged = group_rows(
-        np.append(before.owner[stays], after.owner),
-        np.append(before.column[stays], after.column),
+        np.append(before.owner[unchanged], after.owner),
+        np.append(before.column[unchanged], after.column),
         len(changed),
-        np.append(before.value[stays], value),
+        np.append(before.value[unchanged], value),
     )
     row = np.arange(new.size)
     row[changed] = new.size + np.arange(len(changed))

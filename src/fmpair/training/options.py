@@ -20,7 +20,7 @@ from fmpair.features.space import Pairing, pairs_from
 
 FACTORS = 128  # the default, see `training.defaults.factors_of` for more
 WEIGHTS = ("log", "linear", "none")
-MAX_WEIGHT = 10.0  # of one event, in multiples of the mean weight
+MAX_WEIGHT = 10.0  # largest weight of an event, in multiples of the mean weight
 
 
 @dataclass(frozen=True)

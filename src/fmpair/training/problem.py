@@ -41,8 +41,8 @@ from fmpair.training.regularisation import (
     item_groups,
     l2_scale_of,
     penalties,
+    predictive_lists,
     query_groups,
-    telling_lists,
     triple_l2,
 )
 
@@ -100,7 +100,7 @@ def history_of(
     if len(past.begin):  # the session before may end at the same time
         until = np.maximum(until, past.begin).astype(np.int32)
     since = _since(field, past, until)
-    mine = lines.place[past.older :]
+    mine = lines.positions[past.older :]
 
     def by_event(places: np.ndarray) -> np.ndarray:
         out = np.zeros(events, np.int32)
@@ -158,14 +158,14 @@ def _by_session(
     number = data.columns[field.per].cast(pl.String).fill_null("").rank("dense").to_numpy()
     session = np.concatenate([np.zeros(older), number]).astype(np.int64)[lines.event]
     user = np.repeat(np.arange(lines.users), np.diff(lines.start))
-    place = np.arange(len(user))
+    position = np.arange(len(user))
     same = np.unique(user << 32 | session, return_inverse=True)[1]
     end = np.zeros(len(user), np.int64)
-    np.maximum.at(end, same, place)  # the last place of each session of a user
-    order = np.lexsort((place, end[same]))
+    np.maximum.at(end, same, position)  # the last place of each session of a user
+    order = np.lexsort((position, end[same]))
     opens = np.diff(end[same][order], prepend=-1) != 0
     parts = (lines.item[order], lines.moment[order], lines.event[order])
-    return Timelines(lines.start, *parts), np.maximum.accumulate(np.where(opens, place, 0))
+    return Timelines(lines.start, *parts), np.maximum.accumulate(np.where(opens, position, 0))
 
 
 # The problem.
@@ -206,9 +206,9 @@ def problem_of(
     drawn = tally(data.item, len(space.items)) > 0
     user_rows = space.user_rows(data.user_table, len(space.users))
     item_rows = space.item_rows(data.item_table, len(space.items))
-    telling = None
+    full_steps = None
     if options.places_new:
-        telling = telling_lists(space.item, item_rows, data.user, data.item)
+        full_steps = predictive_lists(space.item, item_rows, data.user, data.item)
     return Problem(
         data.user,
         data.item,
@@ -220,7 +220,7 @@ def problem_of(
         user_rows,
         item_rows,
         query_groups(space.query, user_rows, data.user, contexts, situation, options.sharing),
-        item_groups(space.item, item_rows, data.item, options.sharing, telling),
+        item_groups(space.item, item_rows, data.item, options.sharing, full_steps),
         impression_rows(data) if options.impression_share else None,
         history_of(space, past, item_rows, len(data)),
         triples_of(space),

@@ -46,11 +46,11 @@ def query_groups(
     situation: np.ndarray,
     sharing: float | None = None,
 ) -> Groups:
-    """Return the groups of the query side; fields with one value per row have mean zero.
+    """Return the groups of the query side; fields with one value per row are centred (mean zero).
 
-    Such a field says how a situation differs from the average one. Otherwise its vectors would
-    share a part that every query has, a second popularity that no item bias regularises, and a
-    query without the field would not mean an unknown value.
+    Such a field then says how a situation differs from the average one, and a query without the
+    field means an unknown value. Otherwise its vectors would share a part that every query has: a
+    second popularity, which the regularisation of item biases does not reach.
     """
     times = _times(profiles, user, side) + _times(contexts, situation, side)
     before = np.array([e.role == HISTORY for e in side.encoders], bool)
@@ -68,7 +68,7 @@ def query_groups(
     powers[[e.role == "user" for e in side.encoders]] = 1.0  # attributes never change
     if sharing is not None:
         powers = np.full(len(powers), sharing)
-    # histories identify users too, but they are the users' own actions and learned in full
+    # histories identify users too, but take full steps
     return _groups(side, times, owners, one_hot, np.where(before, 0.0, powers))
 
 
@@ -77,41 +77,41 @@ def item_groups(
     rows: Rows,
     item: np.ndarray,
     sharing: float | None = None,
-    telling: np.ndarray | None = None,
+    full_steps: np.ndarray | None = None,
 ) -> Groups:
     """Return the groups of the item side; none is centred, since what all items share cancels.
 
-    telling: see `telling_lists`; their values take full steps, since most of them are rare and
-    would hardly be learned.
+    full_steps: bool [fields], see `predictive_lists`; most of their values are rare and would
+    hardly be learned by smaller steps.
     """
     owners = np.bincount(rows.column, minlength=side.size)
     owners = vector_owners(owners, side, rows.size, rows)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
-    if telling is not None and sharing is None:
-        powers[telling] = 0.0
+    if full_steps is not None and sharing is None:
+        powers[full_steps] = 0.0
     return _groups(side, _times(rows, item, side), owners, none, powers)
 
 
-def telling_lists(side: Side, rows: Rows, user: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """Return which fields of items are lists that tell what users choose: bool [fields].
+def predictive_lists(side: Side, rows: Rows, user: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """Return which fields of items are lists that predict choices: bool [fields].
 
-    user, item: of the events. Other lists, such as words of titles, would be noise with full steps.
+    user, item: of the events; without events every list counts. Other lists, such as words of
+    titles, would be noise with full steps.
     """
-    told = np.zeros(len(side.encoders), bool)
+    predictive = np.zeros(len(side.encoders), bool)
     for number, encoder in enumerate(side.encoders):
         if encoder.owners:
-            content = side.only(rows, np.arange(len(told)) == number)
-            told[number] = not len(user) or affinity(content, side.size, user, item) > 0
-    return told  # without events, which may be elsewhere, nothing speaks against a list
+            content = side.only(rows, np.arange(len(predictive)) == number)
+            predictive[number] = not len(user) or affinity(content, side.size, user, item) > 0
+    return predictive
 
 
 def affinity(content: Rows, size: int, user: np.ndarray, item: np.ndarray) -> float:
-    """Return how much more alike two items of one user are than items of two users.
+    """Return how much more similar items of one user are than items of different users.
 
-    content: of items, over `size` features. The likeness of two is the product of their values.
-    Popular items are on both sides of the difference. The mean over events, of some users if there
-    are many.
+    content: of items, over `size` features; similarity is the inner product. Popular items cancel,
+    because they are on both sides of the difference. If there are many users, some are sampled.
     """
     lengths = np.diff(content.start)
     every = int(lengths[item].sum()) // ENTRIES + 1
@@ -132,11 +132,11 @@ def affinity(content: Rows, size: int, user: np.ndarray, item: np.ndarray) -> fl
 
 
 def vector_owners(owners: np.ndarray, side: Side, count: int, *parts: Rows) -> np.ndarray:
-    """Return the owners of features with those of vectors, which all rows share to some degree.
+    """Return the number of owners of each feature, with those of fields of vectors filled in.
 
-    A step for one row moves the score of another by the square of the product of their vectors,
-    and by 1 if both have the same category. So the mean of these squares over pairs of rows is the
-    share of the `count` users or items that a vector belongs to. Pairs are sampled.
+    A step for one row moves the score of another by the squared inner product of their vectors,
+    which is 1 for equal categories. So the mean of these squares over sampled pairs of rows is the
+    share of the `count` users or items that own a vector.
     """
     out = owners.astype(np.float64)
     for first, encoder in zip(side.offsets, side.encoders):
@@ -158,17 +158,17 @@ def _vectors(rows: Rows, inside: slice) -> np.ndarray:
     width = inside.stop - inside.start
     long = np.flatnonzero(np.diff(rows.start) >= width)
     some = rows.take(long[np.linspace(0, len(long) - 1, min(len(long), VECTORS)).astype(int)])
-    here = (some.column >= inside.start) & (some.column < inside.stop)
-    return some.value[here].astype(np.float64).reshape(-1, width)
+    in_field = (some.column >= inside.start) & (some.column < inside.stop)
+    return some.value[in_field].astype(np.float64).reshape(-1, width)
 
 
 def loyalty(values: Rows, field: np.ndarray, fields: int) -> np.ndarray:
     """Return how strongly the values of each field identify users: float64 [fields].
 
     values: by user, the values of their events with counts. Two events of one user have the same
-    value with probability p, any two events with q: the result is (p - q) / (1 - q), 0 for a
-    context that changes freely and 1 for one that names the user's group. Training visits events
-    user by user, so a value that identifies users would follow the current user.
+    value with probability p, any two events with q. The result is (p - q) / (1 - q): 0 for a
+    context that changes freely, 1 for an attribute of users. Training visits events user by user,
+    so steps of a value that identifies users would follow the current user.
     """
     times, value_field = values.value.astype(np.float64), field[values.column]
     of_user = values.owner.astype(np.int64) * fields + value_field
@@ -229,8 +229,8 @@ def penalties(
     """Return the penalties by their names in `Settings`, from recipe, fields and defaults.
 
     usual, of_fields: the defaults of ids and of fields. A feature has a fixed penalty, or a
-    threshold above 0 and a penalty that follows its field's strength. full: whether telling lists
-    take full steps; then only they have the penalty of items.
+    threshold above 0 and a penalty that follows its field's strength. full: whether lists that
+    predict choices take full steps; then only they have the penalty of items.
     """
     if given is None:
         named: Mapping[str, float] = {}
@@ -246,8 +246,8 @@ def penalties(
     if "item_features" not in named:
         steps = problem.item_groups.sharing
         of_role = space.item.of_role("item")
-        told = [e.name for first, e in of_role if e.owners and not (full and steps[first] > 0)]
-        named = {**dict.fromkeys(told, item), **named}
+        like_ids = [e.name for first, e in of_role if e.owners and not (full and steps[first] > 0)]
+        named = {**dict.fromkeys(like_ids, item), **named}
     features, feature_threshold = _by_feature(space.item, problem.item_groups, named, of_fields)
     return {
         "user": named.get("user", usual.user),

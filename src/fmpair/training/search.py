@@ -19,17 +19,17 @@ import numpy as np
 from fmpair.checks import whole
 from fmpair.errors import OptionError, named
 
-Setting = dict[str, Any]  # by option, which may be dotted: regularization.user
+Setting = dict[str, Any]  # values by option name, which may be dotted: regularization.user
 UNSET = "(default)"  # the value of an option that is left to the recipe
 
-KEPT = 3  # one of so many settings of a rung is tried on the next
+KEPT = 3  # one in three settings of a rung is tried on the next
 ALSO = 0.05  # probability of changing a further option of a new setting
 NEAR = 0.1  # standard deviation of a small change, as a share of the range
 MAX_PROBES = 6  # values of an option that are tried one after another
-TRIES = 50  # to make a new setting, before the first untried one is taken
+TRIES = 50  # random draws of a new setting, before the first untried one is taken
 FINALISTS = 3  # settings that are run with a second seed, the first one included
 SURE = 1.0  # standard errors by which a setting must be better than the first one
-LARGEST_SHARE = 0.2  # of the time, that one fit of the last rung may take
+LARGEST_SHARE = 0.2  # largest share of the time for one fit on the last rung
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
@@ -45,7 +45,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may spend: a number of settings to try, or the seconds of its fits."""
+    """The budget of a search: a number of settings to try, or the seconds of its fits."""
 
     trials: int | None = None
     seconds: float | None = None
@@ -139,18 +139,20 @@ class Space:
             position = texts.index(canonical(value)) if canonical(value) in texts else 0
             return values[(position + (1 if draws.random() < 0.5 else -1)) % len(values)]
         step = draws.normal(0, NEAR)
-        return self._at(name, min(max(self._place(name, value) + step, 0.0), 1.0))
+        return self._at(name, min(max(self._position(name, value) + step, 0.0), 1.0))
 
     def probes(self, name: str, draws: np.random.Generator) -> list[Any]:
-        """Return values of an option to try first: of a list those from its middle outwards, of a
-        range one below and one above the start.
+        """Return values of an option to try first.
+
+        Of a list these are the values from its middle outwards, of a range one below and one above
+        the start.
         """
         values = self.choices(name)
         if values is not None and not isinstance(values, range):
             middle = (len(values) - 1) / 2
             return sorted(values, key=lambda v: abs(values.index(v) - middle))[:MAX_PROBES]
         known = self._contains(name) and self.start[name] != UNSET
-        position = self._place(name, self.start[name]) if known else 0.5
+        position = self._position(name, self.start[name]) if known else 0.5
         return [self._at(name, draws.uniform(*ends)) for ends in ((0, position), (position, 1))]
 
     def _contains(self, name: str) -> bool:
@@ -180,7 +182,7 @@ class Space:
             return min(max(round(value), choices.start), choices.stop - 1)
         return float(f"{value:.4g}")  # readable in tables and files
 
-    def _place(self, name: str, value: float) -> float:
+    def _position(self, name: str, value: float) -> float:
         low, high = self._ends(name)
         value = math.log(value) if self.ranges[name].log else value
         return (value - low) / (high - low) if high > low else 0.0
@@ -206,9 +208,9 @@ class Job(NamedTuple):
 class Search:
     """Asynchronous successive halving.
 
-    A setting starts on the lowest rung. One of KEPT, the best, is tried on the next, with more
-    epochs. The first setting is run on every rung. A new setting is the best so far with another
-    value of an option: first those of `Space.probes`, then random ones of each option in turn.
+    A setting starts on the lowest rung. The best of every KEPT settings is tried on the next rung,
+    with more epochs. The first setting is run on every rung. A new setting is the best so far with
+    another value of one option: first those of `Space.probes`, then random ones.
 
     costs: of a fit on each rung, relative to the last one. twice: whether the best of the last
     rung are run with a second seed. results: values by unit, None for a fit that failed. seconds:
@@ -224,7 +226,7 @@ class Search:
     results: dict[Job, np.ndarray | None] = field(default_factory=dict)
     seconds: dict[Job, float] = field(default_factory=dict)
     work: dict[Job, float] = field(default_factory=dict)
-    asked: set[Job] = field(default_factory=set)
+    proposed: set[Job] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._draws = np.random.default_rng(self.seed)
@@ -259,7 +261,7 @@ class Search:
         job = self._next()
         if job is None or not self._affordable(job):
             return None
-        self.asked.add(job)
+        self.proposed.add(job)
         return job
 
     def tell(
@@ -302,22 +304,22 @@ class Search:
 
     def _next(self) -> Job | None:
         for rung in range(self._top + 1):
-            if Job(0, rung) not in self.asked:
+            if Job(0, rung) not in self.proposed:
                 return Job(0, rung)
         if self._last is None:
             job = self._promoted() or self._new()
             if job is not None and self._affordable(job):
                 return job
-            if set(self.asked) - set(self.results):  # the results under way may promote others
+            if set(self.proposed) - set(self.results):  # fits still running may promote others
                 return None
             self._last = self._finals()
-        return next((job for job in self._last if job not in self.asked), None)
+        return next((job for job in self._last if job not in self.proposed), None)
 
     def _promoted(self) -> Job | None:
         """Return a fit of a setting on its next rung: one of KEPT, and any new best."""
         for rung in reversed(range(self._top)):
             ranked = self._ranked(rung)
-            above = {job.number for job in self.asked if job.rung == rung + 1}
+            above = {job.number for job in self.proposed if job.rung == rung + 1}
             left = len(ranked) // KEPT - len(above)
             for number in ranked[: max(len(ranked) // KEPT, 1) if left > 0 else 1]:
                 if number not in above:
@@ -329,8 +331,8 @@ class Search:
         most = self.budget.trials
         if self.exhausted or (most is not None and len(self.settings) >= most):
             return None
-        if len(self.settings) > 1 and Job(len(self.settings) - 1) not in self.asked:
-            return Job(len(self.settings) - 1)  # made before, when there was no time for it
+        if len(self.settings) > 1 and Job(len(self.settings) - 1) not in self.proposed:
+            return Job(len(self.settings) - 1)  # drawn earlier, but there was no time to run it
         for attempt in range(TRIES + len(self._probes)):
             setting = self._changed(attempt)
             if canonical(setting) not in self._tried:

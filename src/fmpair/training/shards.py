@@ -1,4 +1,4 @@
-"""Fitting to Parquet files: on a cluster, of which no machine reads all, or on one GPU."""
+"""Fitting to Parquet files: on a cluster, whose machines read some files each, or on one GPU."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def fit_parts(
     if options.device != CPU and resolve_device(options.device) != CPU:
         if on is not None:
             raise OptionError(
-                f"{named('on')} and {named('device', options.device)} exclude each other"
+                f"{named('on')} and {named('device', options.device)} cannot be combined"
             )
         options = _with_history(options, timestamp)
         given = (*columns, names, weight, timestamp)
         how = (seen, progress, checkpoint)
-        return _on_device(recipe, options, paths, given, (users, items), how)
+        return _fit_on_device(recipe, options, paths, given, (users, items), how)
     others = (progress, checkpoint is not None, users is not None, items is not None)
     if names or weight or timestamp or any(others):
         raise OptionError(
@@ -95,10 +95,10 @@ def fit_parts(
             f"{named('items')}, {named('progress')} and {named('checkpoint')} of parts need "
             f"{named('device', CUDA)}"
         )
-    return _on_cluster(recipe, _without_history(options), paths, columns, on or RAY, seen)
+    return _fit_on_cluster(recipe, _without_history(options), paths, columns, on or RAY, seen)
 
 
-def _on_device(
+def _fit_on_device(
     recipe: Any,
     options: FMPairOptions,
     paths: list[str],
@@ -127,13 +127,13 @@ def _on_device(
 
 
 def _counted(task: Task) -> Rows:
-    """Return stand-ins of the seen items of a task, see `_placeholder`."""
+    """Return placeholders for the seen items of a task, see `_placeholder`."""
     problem = task.problem
     with layout_on(task.options.device):
         return _placeholder(tally(problem.user, problem.users), tally(problem.item, problem.items))
 
 
-def _on_cluster(
+def _fit_on_cluster(
     recipe: Any,
     options: FMPairOptions,
     paths: list[str],
@@ -190,7 +190,7 @@ def _without_history(options: FMPairOptions) -> FMPairOptions:
 
 
 def _with_history(options: FMPairOptions, timestamp: str | None) -> FMPairOptions:
-    """Return the options; raise OptionError unless both histories and times are given, or none."""
+    """Return the options; raise OptionError if only one of history and times is given."""
     if timestamp is None:
         if options.history not in (0, None, AUTO):
             raise OptionError(f"{named('history')} of parts needs {named('timestamp', ...)}")

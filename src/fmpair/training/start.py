@@ -22,16 +22,16 @@ from fmpair.features import FeatureSpace, Side
 from fmpair.features.history_fields import HISTORY
 from fmpair.solvers.ridge import Design
 from fmpair.threads import all_threads, blas_on
-from fmpair.training.content import design_of, telling_content
+from fmpair.training.content import design_of, predictive_content
 from fmpair.training.options import FACTORS, FMPairOptions
 
 NORMALS = 4096  # rows of initial vectors that a thread draws at a time
-MAX_FACTORS = 2048  # of a kernel; compiling it takes a minute
+MAX_FACTORS = 2048  # a larger kernel would compile for more than a minute
 TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
-ROUNDS = 3  # of the power method; the directions need not be exact, since training changes them
+ROUNDS = 3  # iterations of the power method; training refines the directions anyway
 SAMPLE = 500_000  # number of events from which the directions of content are computed
 HELD_OUT, NEGATIVES = 5_000, 500  # events, and sampled items, from which `sharpness` is computed
-STEPS = 40  # of the bisection in `sharpness`
+STEPS = 40  # bisection steps of `sharpness`
 
 
 def initial(
@@ -126,7 +126,7 @@ def add_content(
     well the profile predicts held-out events of the other half. Content that does not predict them
     adds nothing.
     """
-    content = design_of(problem, side, telling_content(side, problem), options.threads)
+    content = design_of(problem, side, predictive_content(side, problem), options.threads)
     if not content.described.any():
         return content
     seen = distinct_pairs(problem.user, problem.item, problem.users)

@@ -45,22 +45,22 @@ LAST = 20  # items of the history
 FADES = (1.0, 2.0)
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
-FACTORS, NEGATIVES = 32, 64  # of a trial; they are few, so that it can use all users and events
+FACTORS, NEGATIVES = 32, 64  # small, so that a trial can use all users and events
 # The numbers of factors that a trial or a fit on a CPU may have by default.
 DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)
 STEPS = 100  # events learned per user (events times epochs) after which settings can be compared
-MIN_EPOCHS, MAX_EPOCHS = 4, 16  # of a trial
+MIN_EPOCHS, MAX_EPOCHS = 4, 16  # limits for a trial
 RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
 MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
-MIN_USERS = 30  # without so many users there are no trials
+MIN_USERS = 30  # fewer users: no trials
 SURE = 2.0  # standard errors by which the order of events and times must improve
-DROPOUT = 0.5  # of fits that compare a long history with a short one; full fits use dropout too
+DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # The regularisation without a history is found by fits with a third of the epochs and steps three
 # times as long. They use all negatives: with fewer of them, less regularisation is best.
 L2_PACE = 3
 L2_STEP = 1.4  # ratio of two regularisations that are compared
-L2_STEPS = 3  # at most so many times as much or as little
-L2_EVENTS = 1000  # with fewer held-out events, differences of some percent cannot be told
+L2_STEPS = 3  # steps of L2_STEP up or down, at most
+L2_EVENTS = 1000  # with fewer held-out events, differences of some percent are not visible
 
 
 def without_auto(options: Any) -> Any:

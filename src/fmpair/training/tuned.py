@@ -48,7 +48,7 @@ class Tuned:
     def __str__(self) -> str:
         first, best = (self.trials.filter(row).row(0, named=True) for row in ("first", "chosen"))
         if best["first"]:
-            return f"{len(self.trials)} trials: none is clearly better than the options as given"
+            return f"{len(self.trials)} trials: none is clearly better than the given options"
         names = self.trials.columns[self.trials.columns.index("error") + 1 :]
         changes = [f"{name} {best[name]}" for name in names if best[name] != first[name]]
         return (
@@ -218,7 +218,7 @@ def _bar(search: Search) -> Iterator[Callable[[str], None]]:
 # off by a kill is ignored; fits of another search are refused.
 
 KIND = "fmpair trials 1"
-START = json.dumps({"kind": KIND})[:-1].encode()  # of every such file
+START = json.dumps({"kind": KIND})[:-1].encode()  # how every such file begins
 
 
 class FitResult(NamedTuple):
@@ -274,9 +274,9 @@ class TrialFile:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, FitResult]] | None:
-    """Return the search and the fits of a file, and cut off what a kill left after them.
+    """Return the search and the fits of a file, and truncate an incomplete last line.
 
-    None if not even the first line is complete.
+    None if the first line is incomplete.
     """
     try:
         content = path.read_bytes()

@@ -40,15 +40,15 @@ from fmpair.training.tuned import (
 )
 
 PROGRESS = logging.getLogger("fmpair.progress")
-MIN_USERS = 20  # to hold out an event of
-MIN_EPOCHS = 8  # from which on settings are first tried with fewer
+MIN_USERS = 20  # with a held-out event
+MIN_EPOCHS = 8  # fits with at least this many are first tried with fewer
 
 # What is tried. Histories: a number of items, or options of the field.
 HISTORIES = (0, 1, 3, {"last": 20, "fade": 2.0}, {"last": 20, "fade": 1.0},
              {"last": 50, "fade": 1.0}, {"last": 20, "fade": 0.5})  # fmt: skip
 DROPOUTS = (0.0, 0.2, 0.4, 0.6, 0.8)
 LOSSES = ("softmax", "warp", "bpr")
-L2_TIMES = 10.0  # the regularisation is at most so many times larger or smaller
+L2_TIMES = 10.0  # the regularisation is at most this many times larger or smaller
 FACTORS_TIMES, MAX_FACTORS = (0.5, 1, 2, 4), 512
 TYPE_RATIOS = (2.0, 5.0)  # weight of an event type in multiples of that of the next weaker one
 DECIDED = ("history", "order", "pairs", "times", "fields")  # by trials, once for all fits
@@ -65,9 +65,9 @@ FIRST_FACTORS = 64
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a recipe may be changed to.
+    """What tuning may change of a recipe.
 
-    recipe: as given, with DECIDED options. space: starts with what the recipe does by default.
+    recipe: as given, with the DECIDED options resolved. space: starts at the recipe's options.
     """
 
     recipe: Any
@@ -87,8 +87,8 @@ class Plan:
             changed["pairs"] = None
         other_loss = setting.get("loss", self.recipe.loss) != self.recipe.loss
         for name, value in setting.items():
-            own = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
-            if own or not (every or canonical(value) != canonical(start[name])):
+            skipped = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
+            if skipped or not (every or canonical(value) != canonical(start[name])):
                 continue
             first, _, group = name.partition(".")
             given = changed.get(first, getattr(self.recipe, first))
@@ -145,8 +145,8 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
 
 
 def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
-    """Return the ranges of all options that may matter for these events, the first the most."""
-    plain = recipe.levels is not None  # which order three, dropout and histories do not support
+    """Return the ranges of options that may matter for these events, most important first."""
+    plain = recipe.levels is not None  # levels do not support order three, dropout and histories
     times = has_times(data) and not data.gaps
     described = bool(data.context or data.user_table.width or data.item_table.width)
     ranges = {}
@@ -202,9 +202,9 @@ def tune(
 ) -> Tuned:
     """Search for options that rank better; the options that the recipe sets are kept.
 
-    Each user's latest event is held out, a random one without times, and NDCG@10 of it compared.
-    Where users are sessions, a tenth of them is held out, and every event after the first judged.
-    The recipe stays as it is unless another is better by more than the standard error.
+    Settings are compared by NDCG@10 of each user's latest event, or of a random one without times.
+    If users are sessions, a tenth of them is held out, and every event after the first is judged.
+    The recipe does not change unless a setting is better by more than the standard error.
     Ctrl-C ends the search with the best so far.
 
     budget: time for the search, such as 90s, 5m or 2h. trials: instead of a time, the number of
@@ -229,7 +229,7 @@ def tune(
         complete = False
     if search.top < len(plan.costs) - 1:
         PROGRESS.info(
-            "tune: a whole fit takes too much of the time, so settings were compared after %d of "
+            "tune: a whole fit would take too long, so settings were compared after %d of "
             "%d epochs; a longer search compares whole fits",
             epochs_of(recipe.epochs, search.top),
             recipe.epochs,
@@ -247,14 +247,14 @@ def tune(
 def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visits:
     """Hold out an event of each user, the latest if there are times; of 10,000 users at most.
 
-    The events of all other users are learned in full. Of users who come once, whole visits are.
+    All events of other users are for training. If users come once, whole visits are held out.
     """
     visits = held_out_visits(data, threads)
     if visits is not None and len(visits.item) >= MIN_USERS:
         return visits
     in_time = has_times(data)
     if not in_time:
-        known = "timestamp" in data.columns.columns  # of some events
+        known = "timestamp" in data.columns.columns  # some events have no time
         some = f"{untimed(data):,} of {len(data):,}" if known else "the"
         PROGRESS.info(
             "tune: %s events have no times, so a random event of each user is held out", some
@@ -281,7 +281,7 @@ def _fits(
     stored: TrialFile,
     fits: dict[Job, FitResult],
 ) -> Iterator[Job]:
-    """Yield the fits of the search as they are done; those that are stored are not repeated."""
+    """Run the fits of the search and yield each; stored fits are not repeated."""
     while (job := search.ask()) is not None:
         key = canonical([search.settings[job.number], job.rung, job.repeat])
         if key not in stored.fits:
@@ -299,7 +299,7 @@ def _fitted(
 ) -> FitResult | None:
     """Run one fit; a setting that the model refuses, or that diverges, has failed.
 
-    left: seconds after which a fit is given up, but not the first one; then the result is None.
+    left: seconds after which a fit, except the first, is abandoned; the result is then None.
     """
     began, working = time.perf_counter(), CLOCK.now()
     options = plan.options_on_rung(setting, job.rung)

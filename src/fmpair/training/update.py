@@ -22,7 +22,7 @@ from fmpair.training.growth import Grown, extend_arrays, part, put_back, renumbe
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import past_of, problem_of, recent_of
-from fmpair.training.regularisation import item_groups, query_groups, telling_lists
+from fmpair.training.regularisation import item_groups, predictive_lists, query_groups
 
 OTHERS = 4096  # known users that fold-in trains with; enough for all default options
 # Fractions of the original epochs and learning rate. Many epochs on new events alone, at the full
@@ -257,15 +257,15 @@ def _problem(
     are only excluded from the negatives.
     """
     owner, item = model.seen.owner.astype(np.int32), model.seen.column
-    mine = np.isin(owner, fresh.user)
-    count = int(mine.sum())
+    relevant = np.isin(owner, fresh.user)
+    count = int(relevant.sum())
     # count the users of each value over all users, not only those of the new events
     query = query_groups(
         space.query, arrays.user_rows, fresh.user, fresh.contexts, fresh.situation, options.sharing
     )
-    every, telling = arrays.seen, None
+    every, full_steps = arrays.seen, None
     if options.places_new:
-        telling = telling_lists(space.item, arrays.item_rows, every.owner, every.column)
+        full_steps = predictive_lists(space.item, arrays.item_rows, every.owner, every.column)
     history = fresh.history
     if history is not None:  # known events need no history
         none = np.zeros(count, np.int32)
@@ -274,8 +274,8 @@ def _problem(
         history = history._replace(until=np.append(history.until, none), since=since, rows=rows)
     return fresh._replace(
         history=history,
-        user=np.concatenate([fresh.user, owner[mine]]),
-        item=np.concatenate([fresh.item, item[mine]]),
+        user=np.concatenate([fresh.user, owner[relevant]]),
+        item=np.concatenate([fresh.item, item[relevant]]),
         weight=np.concatenate([fresh.weight, np.ones(count, np.float32)]),
         known=np.concatenate([fresh.known, np.ones(count, bool)]),
         situation=np.concatenate([fresh.situation, np.zeros(count, np.int32)]),
@@ -284,5 +284,7 @@ def _problem(
         item_rows=arrays.item_rows,
         # do not centre again: the mean of the new events differs from the mean of all events
         query_groups=query._replace(centred=np.zeros(space.query.size, bool)),
-        item_groups=item_groups(space.item, arrays.item_rows, fresh.item, options.sharing, telling),
+        item_groups=item_groups(
+            space.item, arrays.item_rows, fresh.item, options.sharing, full_steps
+        ),
     )

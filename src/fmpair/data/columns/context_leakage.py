@@ -18,7 +18,7 @@ SHUFFLES = 2  # shuffled copies of a column that estimate the information due to
 MANY = 0.2  # numbers with more distinct values than this share of the events are binned
 BINS = 50
 UNSURE = 0.02  # share of the entropy that chance must leave unexplained
-OWNED = 0.9  # share of events with their user's usual value that makes it an attribute of the user
+OWNED = 0.9  # share of events with their user's usual value from which the column describes users
 
 # Thresholds of the degrees of leakage: (share of the item, share of the column) explained.
 CERTAIN = (0.75, 0.95)
@@ -51,8 +51,8 @@ class ContextLeakage:
     def line(self) -> str:
         """The larger share as a sentence."""
         if self.of_column >= self.of_item:
-            return f"the item tells {self.of_column:.0%} of it"
-        return f"it tells {self.of_item:.0%} of the item"
+            return f"the item explains {self.of_column:.0%} of it"
+        return f"it explains {self.of_item:.0%} of the item"
 
 
 def context_leakage(

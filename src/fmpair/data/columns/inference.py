@@ -30,16 +30,16 @@ from fmpair.errors import DataError, named, unknown
 LOG = logging.getLogger("fmpair")
 
 CONTEXT, ATTRIBUTE, LEFT_OUT = "context", "item attribute", "left out"
-DISPLAY = "kept of the item"  # for rules and display, not learned from
-MAX_CONTEXTS = 1_000  # columns of context
-FEW_EVENTS, FEW_ITEMS = 100, 5  # more events, and this many repeated items, to judge a price
+DISPLAY = "display only"  # an item column for rules and display, not learned from
+MAX_CONTEXTS = 1_000
+FEW_EVENTS, FEW_ITEMS = 100, 5  # a price is judged from more events, and this many repeated items
 MAX_ROWS = 200_000  # more events are sampled, with all events of an item or none
 
-FEW_ROWS = 20  # this few events prove nothing about a column
-NEARLY_ALL = 0.5  # share of distinct values from which on a column hardly repeats
+FEW_ROWS = 20  # so few events prove nothing about a column
+NEARLY_ALL = 0.5  # a column with a larger share of distinct values hardly repeats
 ID_SHARE = 0.02  # the same for a column that is named like an id
 COMMAS = "text: numbers with a decimal comma"
-WORDS = 4  # on average, from which on text is free text
+WORDS = 4  # text with more words on average is free text
 
 ID_NAME = re.compile(r"(^|_)(id|ids|uuid|guid|hash|key|token|ip|index|row|nr|no|number)$|Id$|ID$")
 TITLE_NAME = re.compile(
@@ -57,7 +57,7 @@ AFTERWARDS = re.compile(
 class Decision:
     """The role of one column, and why.
 
-    role: user, item, a standard column, context, item attribute, kept of the item or left out.
+    role: user, item, a standard column, context, item attribute, display only or left out.
     change: the option that changes the decision, written by `named`.
     expected: whether the caller or the column's name asked for this role.
     """
@@ -81,7 +81,7 @@ class Decisions:
         return {d.role: d.column for d in self.columns if d.role in ("user", "item", *STANDARD)}
 
     def named(self, role: str) -> list[str]:
-        """Return the columns that are context, item attributes, kept of the item, or left out."""
+        """Return the columns that are context, item attributes, display only, or left out."""
         return [decision.column for decision in self.columns if decision.role == role]
 
     @property
@@ -91,13 +91,13 @@ class Decisions:
 
     def keeping(self, context: Sequence[str]) -> dict[str, Any]:
         """Return the same options with only these columns as context, if the frame has them."""
-        kept = [d.column for d in self.columns if d.column in context]
+        columns = [d.column for d in self.columns if d.column in context]
         return {
-            **{role: column for role, column in self.roles.items() if column not in kept},
-            "context": kept,
-            "item_columns": [name for name in self.named(ATTRIBUTE) if name not in kept],
-            "display": [name for name in self.named(DISPLAY) if name not in kept],
-            "leaks": kept,
+            **{role: column for role, column in self.roles.items() if column not in columns},
+            "context": columns,
+            "item_columns": [name for name in self.named(ATTRIBUTE) if name not in columns],
+            "display": [name for name in self.named(DISPLAY) if name not in columns],
+            "leaks": columns,
         }
 
     @property
@@ -106,13 +106,13 @@ class Decisions:
         moved = [d.column for d in self.columns if d.role == ATTRIBUTE and d.expected]
         out = [d.column for d in self.columns if d.role == LEFT_OUT and d.expected]
         placed = [*self.roles.values(), *moved, *out]
-        kept = [d.column for d in self.columns if d.column not in placed]
-        unused = {"item_columns": moved, "display": []}
-        return {**self.options, "context": kept, "leaks": kept, **unused}
+        context = [d.column for d in self.columns if d.column not in placed]
+        others = {"item_columns": moved, "display": []}
+        return {**self.options, "context": context, "leaks": context, **others}
 
     @property
     def surprises(self) -> str:
-        """One line on the columns that only their contents kept from being context; maybe empty."""
+        """One line on the columns whose contents rule them out as context; may be empty."""
         others = [d for d in self.columns if d.role != CONTEXT and not d.expected]
         if not others:
             return ""
@@ -153,8 +153,8 @@ def decide(
     taken = {*(context or ()), *item_columns, *leaks, *display}
     decisions = {d.column: d for d in _roles(events, given, taken)}
     rest = [name for name in events.columns if name not in decisions]
-    asked = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
-    decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in asked}
+    requested = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
+    decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in requested}
     if context is None:
         for name in (name for name in rest if name in table and name not in leaks):
             why = "in the item table too"
@@ -292,7 +292,7 @@ def _by_contents(
         why = why_left_out(events[name], user, timed="timestamp" in roles)
         if why is not None and _is_text_of_items(events[name], events[roles["item"]]):
             moved = named("item_columns", [name])
-            decisions.append(Decision(name, DISPLAY, "a text of each item", moved))
+            decisions.append(Decision(name, DISPLAY, "one text per item", moved))
         elif why is not None:
             timed = time_form(events[name]) is not None
             other = named("timestamp", name) if timed else named("leaks", [name])
@@ -310,7 +310,7 @@ def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> De
     if leakage is None or leakage.degree in ("none", "suspect"):
         related = leakage is None or leakage.of_column > 0.2
         if is_price(values.name) and len(values) > FEW_ROWS and related:
-            return Decision(values.name, ATTRIBUTE, "a price is the item's", ignored)
+            return Decision(values.name, ATTRIBUTE, "prices describe items", ignored)
         suspect = leakage is not None and leakage.degree == "suspect"
         figure = f"; {leakage.line}" if leakage is not None and suspect else ""
         return Decision(values.name, CONTEXT, f"{described(values)}{figure}", ignored)
@@ -318,7 +318,7 @@ def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> De
         moved = named("item_columns", [values.name])
         if described(values) == COMMAS:
             return Decision(values.name, LEFT_OUT, COMMAS, moved)
-        return Decision(values.name, DISPLAY, "another name of the item", moved)
+        return Decision(values.name, DISPLAY, "one-to-one with the item", moved)
     return Decision(values.name, ATTRIBUTE, leakage.line, ignored)
 
 
@@ -356,7 +356,7 @@ def why_left_out(values: pl.Series, user: pl.Series, timed: bool) -> str | None:
     if values.dtype == pl.String and _is_free_text(values):
         return "free text"
     if share > NEARLY_ALL:
-        return f"another value in {share:.0%} of the events"
+        return f"{distinct:,} distinct values in {len(values):,} events"
     if share > ID_SHARE and distinct > MAX_EVENT_TYPES and ID_NAME.search(values.name):
         return f"an id with {distinct:,} values"
     more = distinct > max(MAX_EVENT_TYPES, 1.5 * user.n_unique())
@@ -366,7 +366,7 @@ def why_left_out(values: pl.Series, user: pl.Series, timed: bool) -> str | None:
 
 
 def _is_text_of_items(values: pl.Series, item: pl.Series) -> bool:
-    """Return whether a column holds one text for each item, and most items another one."""
+    """Return whether each item has one text in the column, and most texts differ."""
     if values.dtype != pl.String or len(values) <= FEW_ROWS:
         return False
     return values.n_unique() > NEARLY_ALL * item.n_unique() and has_one_each(item, values)
@@ -376,7 +376,7 @@ def why_display(values: pl.Series) -> str | None:
     """Return why a column of the item table is for display only; None if it is learned from.
 
     Text is for display if its name says so, if more than half of its values differ, or if it is
-    whole sentences. Text with bars between several values is not one text.
+    free text. Text with several values between bars is learned from.
     """
     if values.dtype != pl.String:
         return None

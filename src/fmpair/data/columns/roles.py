@@ -43,7 +43,7 @@ NUMBERED = {
     "item": ("item", "product", "article", "sku"),
 }
 NUMBER_WORDS = ("no", "nr", "number", "num", "code", "key")
-# Columns of events beside ids and context; every Dataset uses these names.
+# Columns of events besides ids and context; every Dataset uses these names.
 STANDARD = ("rating", "weight", "timestamp", "domain", "session", "event_type")
 SURE_EVENT_TYPE = re.compile(r"(type|name)$")  # `event` needs known event types as values too
 BY_CONTENT = ("session", "event_type")  # roles that need more than a name
@@ -101,7 +101,7 @@ def _plain(name: str) -> str:
 
 
 def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl.DataFrame:
-    """Return the events that have both ids, and report the others; all with missing='error'."""
+    """Return the events that have both ids, and report the others; missing='error' keeps all."""
     one_of("missing", missing, MISSING)
     absent = {role: _is_missing(events[roles[role]]) for role in IDS}
     either = absent["user"] | absent["item"]

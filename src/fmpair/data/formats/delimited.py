@@ -317,8 +317,8 @@ def read_wraprec(
             raise OptionError(unknown(f"type of column {name!r}:", type_name, WRAPREC_TYPES))
     untyped = frame.select(name for name in frame.columns if name not in types)
     frame = frame.with_columns(with_types(untyped, id_columns(frame.columns, ids)))
-    kept = [name for name in frame.columns if types.get(name) != "ignored"]
-    return Contents(pl.DataFrame([_as_type(frame[n], types.get(n), str(path)) for n in kept]))
+    names = [name for name in frame.columns if types.get(name) != "ignored"]
+    return Contents(pl.DataFrame([_as_type(frame[n], types.get(n), str(path)) for n in names]))
 
 
 def _as_type(column: pl.Series, type_name: str | None, path: str) -> pl.Series:

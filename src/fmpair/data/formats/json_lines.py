@@ -11,7 +11,7 @@ import polars as pl
 from fmpair.data.formats.source import MAX_COLUMNS, check_table, read_bytes, reason
 from fmpair.errors import DataError
 
-MAX_DEPTH = 32  # of nested lists and objects; the time polars takes grows with its cube
+MAX_DEPTH = 32  # nesting of lists and objects; polars takes time cubic in it
 BLOCK = 1 << 20  # bytes scanned at a time
 TEXT = re.compile(rb'"[^"]*+"?')
 KEY = re.compile(rb'"([^"]*+)"\s*+:')

@@ -21,7 +21,7 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, named
 
 ENTRY = r"^([0-9]+):([^:]+)$"
-ENTRY_BYTES = 4  # of an entry in the file, at least
+ENTRY_BYTES = 4  # smallest size of an entry in the file
 
 
 def read_libfm(

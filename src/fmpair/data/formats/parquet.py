@@ -1,5 +1,4 @@
-"""Parquet files, decoded in a child process before they are read: a damaged one ends the decoder.
-
+"""Read Parquet files, after a child process has decoded them: damaged ones crash the decoder.
 The child takes about 0.3 s and the time of reading the file once more.
 """
 

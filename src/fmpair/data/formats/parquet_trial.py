@@ -1,7 +1,7 @@
 """Decode a Parquet file in a process of its own: python -P parquet_trial.py FILE|- CELLS [ROWS].
 
-A damaged file can make the decoder of polars ask for exabytes, which ends the process. It ends
-this one. A file that cannot be read gives one line on standard output and the exit code 1.
+A damaged file can make polars ask for exabytes of memory and crash. Then only this process ends.
+A file that cannot be read gives one line on standard output and the exit code 1.
 """
 
 from __future__ import annotations

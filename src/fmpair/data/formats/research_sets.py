@@ -163,7 +163,7 @@ def read_cfm(
     sides = read_columns(read_text(path), str(path), separator=",", header=False)
     if sides.width != 2:
         raise DataError(f"{path} has {sides.width} columns: a row must be 'user-...,item-...'")
-    query, item = (_parts(sides[:, side], str(path)) for side in (0, 1))
+    query, item = (_split_at_dashes(sides[:, side], str(path)) for side in (0, 1))
     contexts = _names(names, len(query) - 1, FRAPPE_CONTEXT, "context")
     attributes = _names(item_names, len(item) - 1, FRAPPE_ITEM, "attribute")
     events = pl.DataFrame(dict(zip(("user", *contexts, "item", *attributes), query + item)))
@@ -171,8 +171,7 @@ def read_cfm(
     return Contents(events.with_columns(ids), roles={"item_columns": attributes})
 
 
-def _parts(values: pl.Series, path: str) -> list[pl.Series]:
-    """Split values at dashes into columns."""
+def _split_at_dashes(values: pl.Series, path: str) -> list[pl.Series]:
     split = values.str.split("-")
     counts = split.list.len().fill_null(0)
     if not len(counts) or not counts[0]:

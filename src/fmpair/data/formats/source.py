@@ -24,7 +24,7 @@ from fmpair.data.frame import to_polars
 from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknown
 
 STANDARD_INPUT = "-"
-ADDRESS = re.compile(r"[a-z][a-z0-9+]+:/")  # of the web or of a store; C:/ is a disk
+ADDRESS = re.compile(r"[a-z][a-z0-9+]+:/")  # a URL; but C:/ is a disk
 MAX_COLUMNS = 5_000
 MAX_GROWTH = 200  # maximum ratio of the size unpacked or parsed as a table to the file size
 FREE_GROWTH = 64 << 20  # bytes that any file may expand to
@@ -118,7 +118,6 @@ def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = No
 
 
 def read_lines(path: str | Path, member: str | None = None) -> pl.Series:
-    """Return the lines of a text file."""
     return pl.Series("line", read_text(path, member=member).splitlines(), pl.String)
 
 

@@ -1,4 +1,4 @@
-"""Models of what items are like: ContentProfile and ContentKNN, which rank items without events."""
+"""Content-based models: ContentProfile and ContentKNN, which also rank items without events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def content_of(space: FeatureSpace, data: Dataset, rarity: float) -> Rows:
 
 
 def _block(encoder: Encoder, data: Dataset, rarity: float) -> Rows:
-    """Return the features of one field, each row at most of length one, so that all count alike.
+    """Return the features of one field; rows have length one at most, so that fields count equally.
 
     A standardised number z is z / sqrt(1 + z^2). Values of a vocabulary are weighted by
     idf^rarity, idf = ln(1 + items / items with the value); bins, flags and vectors are not.
@@ -76,8 +76,8 @@ def _unit(rows: Rows) -> Rows:
 class ContentProfile(Recipe):
     """Content profile: the cosine of an item's attributes and the sum of those of the user's items.
 
-    It ranks items without events too. Attributes of all kinds count, every field alike.
-    rarity: power of the inverse document frequency of a value: 0 counts all values alike, 1 is
+    It ranks items without events too. Attributes of all kinds are used, each with equal weight.
+    rarity: power of the inverse document frequency of a value: 0 weights all values equally, 1 is
         TF-IDF.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
     """
@@ -113,9 +113,9 @@ class ContentProfile(Recipe):
 class ContentKNN(Recipe):
     """ItemKNN by content: sums of the cosines of an item's and its neighbours' attributes.
 
-    It ranks items without events too. Attributes of all kinds count, every field alike.
+    It ranks items without events too. Attributes of all kinds are used, each with equal weight.
     k: neighbours per item.
-    rarity: power of the inverse document frequency of a value: 0 counts all values alike, 1 is
+    rarity: power of the inverse document frequency of a value: 0 weights all values equally, 1 is
         TF-IDF.
     weights: how the events of a pair count: none (1), log (1 + ln w), linear (w).
     threads: None uses all cores; the model does not depend on it.
@@ -163,8 +163,7 @@ class ProfileScorer:
     scores_unknown_users: ClassVar[bool] = False
 
     @cached_property
-    def _by_feature(self) -> Rows:
-        """Per feature the items that have it."""
+    def _items_by_feature(self) -> Rows:
         from fmpair.solvers.linear_algebra import turned
 
         return turned(self.content, self.side.size)
@@ -173,7 +172,7 @@ class ProfileScorer:
         """Return the inner products of rows of features with all items: float32 [rows, items]."""
         from fmpair.solvers.linear_algebra import product
 
-        return product(rows, self._by_feature, self.content.size)
+        return product(rows, self._items_by_feature, self.content.size)
 
     def _profiles(self, history: Rows) -> Rows:
         across = self.content.take(history.column)

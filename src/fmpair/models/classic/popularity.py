@@ -67,8 +67,8 @@ class Popularity(Recipe):
 
     within: a context column or user attribute; only events with the same value are counted. None
         counts all events.
-    smoothing: how many events the overall popularity counts for within a group; it alone decides
-        for unknown values.
+    smoothing: number of events that the overall popularity counts as within a group; unknown values
+        use the overall popularity alone.
     """
 
     within: str | None = None

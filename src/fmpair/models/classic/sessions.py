@@ -33,8 +33,8 @@ from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.scorers import MarkovScorer, last_items
 
 DECAYS = ("none", "linear", "log", "harmonic")
-LARGEST_WEIGHT = 2.0  # of an item, by any decay
-PAIRS_AT_ONCE = 1 << 21  # of a query and a session: 80 MB of working memory
+LARGEST_WEIGHT = 2.0  # upper bound of an item's weight under any decay
+PAIRS_AT_ONCE = 1 << 21  # pairs of query and session at a time: 80 MB of working memory
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,13 @@ class VSKNN(Recipe):
 
     A session is all events of a user; for anonymous visitors, name the session column as the user.
     k: neighbours of a session.
-    sample: choose the neighbours among so many sessions, the latest that share an item.
-    decay: the weight of an item by its place from the end of the session, in the similarity:
-        none, linear (1 - place / length), log (1 / ln(place + 1.7)) or harmonic (1 / (place + 1)).
-    match_decay: the weight of a neighbour by the place of the last item it shares, as for decay.
-    idf: how much more rare items count: scores are multiplied by 1 + idf * ln(sessions / sessions
-        with the item).
+    sample: choose the neighbours among this many sessions, the latest that share an item.
+    decay: how the weight of an item in the similarity falls with its age, the number of later items
+        in the session: none, linear (1 - age / length), log (1 / ln(age + 1.7)) or harmonic
+        (1 / (age + 1)).
+    match_decay: how the weight of a neighbour falls with the age of the last shared item, as decay.
+    idf: weight of rare items: scores are multiplied by 1 + idf * ln(sessions / sessions with the
+        item).
     """
 
     k: int = 200
@@ -72,7 +73,7 @@ class VSKNN(Recipe):
         filled = np.diff(lines.start) > 0
         ended = np.zeros(lines.users, np.int64)
         ended[filled] = lines.moment[lines.start[1:][filled] - 1]
-        known = Sessions(self, _rows(lines), ended, len(events.items))
+        known = Sessions(self, _item_sequences(lines), ended, len(events.items))
         return Ranker.of(self, events, SessionNeighbours(known, empty_rows(lines.users)))
 
     def restore(
@@ -112,7 +113,7 @@ class Sessions:
     def latest(self) -> Rows:
         """Per item the latest sessions with it, at most `sample`: no other can be a neighbour."""
         by_item = group_rows(self.distinct.column, self.distinct.owner, self.items)
-        return _last(by_item, self.options.sample)
+        return _last_entries(by_item, self.options.sample)
 
     @cached_property
     def share(self) -> np.ndarray:
@@ -132,8 +133,8 @@ class SessionNeighbours:
     similarity(s, n) * match(s, n) * (1 + idf * ln(sessions / sessions with i)).
 
     similarity: the sum of the weights of the items that s shares with n; match: the weight of the
-    last of these. An item of no neighbour has the share of the sessions with it less 1, so that
-    lists go on with popular items.
+    last of these. An item of no neighbour scores the share of sessions with it, minus 1, so that
+    popular items follow at the end of a list.
     known: the training sessions; more: the events of their users since.
     """
 
@@ -180,33 +181,31 @@ class SessionNeighbours:
         if len(key):
             similar = np.add.reduceat(similar[entry], first)
             match = np.maximum.reduceat(match[entry], first)
-        candidates = _last(candidates, self.known.options.sample)
+        candidates = _last_entries(candidates, self.known.options.sample)
         # the most similar last, the latest of equals
         order = np.lexsort((candidates.column, similar[candidates.value], candidates.owner))
         candidates = candidates._replace(
             column=candidates.column[order], value=candidates.value[order]
         )
-        best = _last(candidates, self.known.options.k)
+        best = _last_entries(candidates, self.known.options.k)
         return best._replace(value=similar[best.value] * match[best.value])
 
     def _weights(self, history: Rows) -> tuple[Rows, np.ndarray, np.ndarray]:
         """Return the distinct items of each history, and their two weights, float64 [entries]."""
         length = np.diff(history.start)[history.owner]
-        place = history.start[1:][history.owner] - 1 - np.arange(len(history.column))
-        items = group_rows(history.owner, history.column, history.size, place)
+        age = history.start[1:][history.owner] - 1 - np.arange(len(history.column))
+        items = group_rows(history.owner, history.column, history.size, age)
         key = items.owner << 32 | items.column
-        last = np.flatnonzero(np.diff(key, append=-1))  # of repeats; stable, so the latest
-        place, length = items.value[last].astype(np.int64), length[last]
+        last = np.flatnonzero(np.diff(key, append=-1))  # the last occurrence of each item
+        age, length = items.value[last].astype(np.int64), length[last]
         owner = items.owner[last]
-        distinct = Rows(
-            starts(np.bincount(owner, minlength=history.size)), items.column[last], place
-        )
-        similar = _decay(self.known.options.decay, place, length)
-        return distinct, similar, _decay(self.known.options.match_decay, place, length)
+        distinct = Rows(starts(np.bincount(owner, minlength=history.size)), items.column[last], age)
+        similar = _decay(self.known.options.decay, age, length)
+        return distinct, similar, _decay(self.known.options.match_decay, age, length)
 
     def extended(self, lines: Timelines) -> SessionNeighbours:
         """Return the scorer with more events of known users; the sessions to compare with stay."""
-        return replace(self, more=join_rows([self.more, _rows(lines)]))
+        return replace(self, more=join_rows([self.more, _item_sequences(lines)]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         parts = {"own": self.known.training, "more": self.more}
@@ -215,32 +214,30 @@ class SessionNeighbours:
         return {**arrays, "ended": self.known.ended}
 
 
-def _decay(name: str, place: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the weights of items; place: from the end of their session, 0 for the last item."""
+def _decay(name: str, age: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return the weights of items; age: the number of later items in their session."""
     if name == "linear":
-        return 1 - place / length
+        return 1 - age / length
     if name == "log":
-        return 1 / np.log(place + 1.7)
+        return 1 / np.log(age + 1.7)
     if name == "harmonic":
-        return 1 / (place + 1)
-    return np.ones(len(place))
+        return 1 / (age + 1)
+    return np.ones(len(age))
 
 
-def _last(rows: Rows, count: int) -> Rows:
-    """Return the last so many entries of each row."""
+def _last_entries(rows: Rows, count: int) -> Rows:
     end = rows.start[1:]
     lengths = np.minimum(np.diff(rows.start), count)
     start = starts(lengths)
-    kept = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
-    return Rows(start, rows.column[kept], rows.value[kept])
+    entry = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    return Rows(start, rows.column[entry], rows.value[entry])
 
 
 def _ones(start: np.ndarray, column: np.ndarray) -> Rows:
     return Rows(start, column, np.ones(len(column), np.float32))
 
 
-def _rows(lines: Timelines) -> Rows:
-    """Return the items of each user, oldest first."""
+def _item_sequences(lines: Timelines) -> Rows:
     return _ones(lines.start, lines.item)
 
 

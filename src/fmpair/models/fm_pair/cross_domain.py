@@ -104,8 +104,8 @@ class FMPairAll(FMPairOptions, UpdatableRecipe):
         epochs = loop.train(self, self, events)
         if target is None:
             return epochs
-        kept = np.unique(events.item[in_domain(events, target)])
-        return with_models(epochs, lambda model: with_items(model, kept))
+        items = np.unique(events.item[in_domain(events, target)])
+        return with_models(epochs, lambda model: with_items(model, items))
 
     def continuation(self, model: Recommender, data: Any) -> Continuation:
         return Continuation(self, _of_target_only(self, self.target, data))
@@ -141,15 +141,15 @@ class FMPairTarget(FMPairOptions, UpdatableRecipe):
         return Continuation(self, _of_target(self.target, data))
 
 
-def with_items(model: Recommender, kept: np.ndarray) -> Recommender:
-    """Return the model with the kept items only: int [kept]."""
+def with_items(model: Recommender, wanted: np.ndarray) -> Recommender:
+    """Return the model with these items only; wanted: int, their numbers."""
     number = np.full(len(model.space.items), -1, np.int32)
-    number[kept] = np.arange(len(kept), dtype=np.int32)
+    number[wanted] = np.arange(len(wanted), dtype=np.int32)
     tables = model.parameters
     return model.replaced(
-        space=replace(model.space, items=Vocabulary(model.space.items.take(kept))),
-        parameters=tables._replace(items=tables.items[kept], item_bias=tables.item_bias[kept]),
-        item_rows=model.item_rows.take(kept),
+        space=replace(model.space, items=Vocabulary(model.space.items.take(wanted))),
+        parameters=tables._replace(items=tables.items[wanted], item_bias=tables.item_bias[wanted]),
+        item_rows=model.item_rows.take(wanted),
         seen=renumbered(model.seen, number),
     )
 

@@ -161,7 +161,7 @@ class FMPairSelected(FMPairOptions, UpdatableRecipe):
     def train(self, data: Any) -> Iterator[Epoch]:
         """Choose the columns, then learn epoch by epoch from all events."""
         events = as_dataset(data)
-        among = self._among(events)
+        among = self._candidate_columns(events)
         chosen = self.select(events).columns if among else ()
         return self._train(events, [name for name in among if name not in chosen])
 
@@ -186,7 +186,7 @@ class FMPairSelected(FMPairOptions, UpdatableRecipe):
         learned, aside = validation_parts(events, self.held_out, self.seed)
         assert aside is not None
         judge = Validation(learned, aside, self.judged_by, patience=1)
-        rest = self._among(events)
+        rest = self._candidate_columns(events)
         chosen: list[str] = []
         best = self._judged(judge, learned, rest)
         trace: list[tuple[int, str | None, float, bool]] = [(0, None, best, True)]
@@ -209,8 +209,7 @@ class FMPairSelected(FMPairOptions, UpdatableRecipe):
         schema = {"step": pl.Int64, "column": pl.String, "value": pl.Float64, "chosen": pl.Boolean}
         return Selection(tuple(chosen), pl.DataFrame(trace, schema=schema, orient="row"))
 
-    def _among(self, data: Dataset) -> list[str]:
-        """Return the columns to choose from, as role.name."""
+    def _candidate_columns(self, data: Dataset) -> list[str]:
         if self.among is not None:
             return named_columns(data, self.among)
         return [key for key, (role, _) in feature_columns(data).items() if role == "context"]
@@ -222,8 +221,8 @@ class FMPairSelected(FMPairOptions, UpdatableRecipe):
 
     def _train(self, data: Dataset, hidden: Sequence[str]) -> Iterator[Epoch]:
         """Return the epochs of training without the hidden columns."""
-        gone = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
-        return loop.train(self, self._without(gone), without_columns(data, hidden))
+        removed = {*hidden, *(feature_columns(data)[key][1] for key in hidden)}
+        return loop.train(self, self._without(removed), without_columns(data, hidden))
 
     def _without(self, gone: Collection[str]) -> FMPairOptions:
         options = {f.name: getattr(self, f.name) for f in fields(FMPairOptions)}

@@ -29,8 +29,8 @@ from fmpair.training.trainable import TrainableRecipe
 
 MAX_PAIRS = 20_000  # enough to estimate a few weights
 TRIES = 20  # attempts to draw an unobserved item
-STEPS = 20  # of Newton's method, at most
-PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # of the priors of weights and sharpness, with mean 1
+STEPS = 20  # most steps of Newton's method
+PRIOR_SD, SHARPNESS_SD = 0.5, 5.0  # standard deviations of the priors; their mean is 1
 MAX_WEIGHT = 20.0  # largest weight, and largest sharpness
 ASIDE = 0.1  # share of the events that only weights are learned from
 
@@ -156,8 +156,13 @@ def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -
     for _ in range(TRIES):
         hit = np.flatnonzero(np.isin(user * problem.items + negative, seen))
         negative[hit] = rng.choice(offered, len(hit))
-    kept = ~np.isin(user * problem.items + negative, seen)
-    return ChosenPairs(user[kept], positive[kept], negative[kept], problem.situation[events][kept])
+    valid = ~np.isin(user * problem.items + negative, seen)
+    return ChosenPairs(
+        user[valid],
+        positive[valid],
+        negative[valid],
+        problem.situation[events][valid],
+    )
 
 
 def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> MarginParts:
