@@ -276,10 +276,12 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
 def _history(options: FMPairOptions, trial: _Trial) -> dict[str, float]:
     """Return the long history, or the short one if it ranks better.
 
-    Without dropout small fits overfit long histories, which full fits do not.
+    Without dropout small fits overfit long histories, which full fits do not. With dropout each
+    step trains only some of the factors, so these fits have more epochs.
     """
     if options.loss == "softmax" and options.temperature is None:
-        trial = replace(trial, small={**trial.small, "dropout": DROPOUT})
+        epochs = min(round(trial.small["epochs"] / (1 - DROPOUT)), options.epochs)
+        trial = replace(trial, small={**trial.small, "dropout": DROPOUT, "epochs": epochs})
     histories = [{"last": LAST, "fade": fade} for fade in FADES]
     long, short = (trial.choice(options, history=history) for history in histories)
     return histories[short.better_than(long, 0.0)]
