@@ -160,6 +160,7 @@ def test_every_question_to_a_fork_is_answered_or_refused_at_once():
     assert found == {**dict.fromkeys(ASKED, "told"), **dict.fromkeys(ARRAYS, "works")}
 
 
+@pytest.mark.thorough  # pools of the tests above
 def test_workers_that_are_forked_before_use_and_those_that_are_spawned_both_work(tmp_path):
     (tmp_path / "work.py").write_text(HEAD + WORKERS)
     done = subprocess.run(

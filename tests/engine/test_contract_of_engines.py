@@ -109,6 +109,9 @@ def test_plain_pairs_are_learned_as_the_reference_learns_them(name, parts, block
     assert_alike(*learn_with_both(name, problem, settings), atol=2e-5)
 
 
+# AdaGrad without features is a kernel more: beside l2_scale the reference is compared with it too.
+BY_ADAGRAD = (*ADAGRAD, "dropout by adagrad")
+BARE = [also(kind, 3, "s") if kind in BY_ADAGRAD else (kind, 3, "s") for kind in KINDS]
 # How candidates are drawn does not depend on features, but for adaptive ones.
 WHOLE = [kind for kind in KINDS if not kind.startswith(("batch", "popularity"))]
 # A vector is an attribute with more values: what differs is how steps on features are taken.
@@ -117,8 +120,8 @@ VECTORS = [*LOSS, *COSINES, "softmax by adagrad", "adaptive, softmax", "dropout,
 
 @pytest.mark.parametrize(
     ("kind", "blocks", "parts"),
-    [*((kind, 3, "s") for kind in KINDS), *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in
-     enumerate(WHOLE)), *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch")),
+    [*BARE, *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in enumerate(WHOLE)),
+     *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch")),
      also("popularity", 1, "cuas"), also("popularity, corrected", 3, "cuas"),
      *((kind, 1 + 2 * (n % 2), "cuavs") for n, kind in enumerate(VECTORS))],
 )  # fmt: skip
@@ -133,7 +136,7 @@ def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
 # Every other kind of settings with features of one side or of both: each is a kernel to compile.
 # By AdaGrad they are learned beside histories, below.
 TRIPLES = [(kind, "cua") for kind in (*LOSS, "dropout, softmax")]
-TRIPLES += [("softmax", "c"), ("adaptive, softmax", "c"), ("softmax of cosines", "c")]
+TRIPLES += [("softmax", "c"), also("adaptive, softmax", "c"), ("softmax of cosines", "c")]
 TRIPLES += [also("softmax by adagrad", "cua"), also("softmax of cosines", "cua")]
 
 
@@ -158,7 +161,7 @@ def test_triples_are_learned_as_the_reference_learns_them(name, kind, blocks, pa
 
 
 # Attributes with triples are learned above, and sides without features here.
-@pytest.mark.parametrize("parts", ["", "u"])
+@pytest.mark.parametrize("parts", [also(""), "u"])
 @pytest.mark.parametrize("kind", ["bpr", "softmax"])
 @pytest.mark.parametrize("name", FAST)
 def test_triples_need_no_more_than_two_features_of_a_side(name, parts, kind):
@@ -167,7 +170,9 @@ def test_triples_need_no_more_than_two_features_of_a_side(name, parts, kind):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(("kind", "parts"), [("softmax", ""), ("softmax by adagrad", "cua")])
+@pytest.mark.parametrize(
+    ("kind", "parts"), [also("softmax", ""), ("softmax", "cua"), ("softmax by adagrad", "cua")]
+)
 @pytest.mark.parametrize("name", FAST)
 def test_triples_of_histories_are_learned_as_the_reference_learns_them(name, kind, parts, shared):
     problem = with_histories(problem_of(parts, events=60, weights=True), shared=shared)
@@ -291,7 +296,8 @@ MINIBATCHES = ONCE if "torch" in HERE else []
 # Features come into every other kind: with and without them the same candidates are drawn.
 SIDES = {kind: ("", "cua")[n % 2] for n, kind in enumerate(KINDS)}
 SIDES |= {kind: "" for kind in KINDS if kind not in WHOLE}
-BOTH = ("bpr", "softmax", "softmax by adagrad", "adaptive")
+SIDES |= {kind: "cua" for kind in BY_ADAGRAD}
+BOTH = ("bpr", "softmax", "adaptive")
 
 
 @pytest.mark.parametrize(
@@ -299,6 +305,7 @@ BOTH = ("bpr", "softmax", "softmax by adagrad", "adaptive")
     [(name, kind, parts) for name in FAST for kind, parts in SIDES.items() if kind not in BOTH]
     + [(name, kind, parts) for name in FAST for kind in BOTH for parts in ("", "cua")]
     + [(name, "softmax", "cuav") for name in FAST]
+    + [also(name, "softmax by adagrad", "") for name in FAST]
     + [("torch", kind, ("", "cua")[n % 2]) for n, kind in enumerate(MINIBATCHES)],
 )  # fmt: skip
 def test_any_number_of_threads_gives_the_same_bits(name, kind, parts, monkeypatch):

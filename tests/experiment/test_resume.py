@@ -18,6 +18,8 @@ from fmpair.config.read import read
 from fmpair.experiment import pool
 from fmpair.experiment.run import run
 
+pytestmark = pytest.mark.faults
+
 FILE = """\
 data: {generate: {users: 20, items: 15, events: 500}}
 split: {kind: folds, count: 3, validation: 0.2}
@@ -74,8 +76,7 @@ def begun(line, cells):
     return cells
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
-def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills):
+def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills=20):
     file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
     file.write_text(FILE)
     processes = get_context("forkserver")  # which imports everything once, before any thread is
@@ -101,7 +102,6 @@ def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills):
     assert not list(folder.rglob("*.part"))
 
 
-@pytest.mark.faults
 def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeypatch):
     options = {**TUNED.options, "history": 0, "order": 2, "times": False}
     plain = replace(TUNED, context=(), options=options)
@@ -129,7 +129,6 @@ def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeyp
         assert model == (whole / "model.fmpair").read_bytes()
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupt", "kill"])
 def test_a_run_that_ends_early_leaves_no_worker_behind(tmp_path, end):
     file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
