@@ -109,9 +109,6 @@ def test_plain_pairs_are_learned_as_the_reference_learns_them(name, parts, block
     assert_alike(*learn_with_both(name, problem, settings), atol=2e-5)
 
 
-# AdaGrad without features is a kernel more: beside l2_scale the reference is compared with it too.
-BY_ADAGRAD = (*ADAGRAD, "dropout by adagrad")
-BARE = [also(kind, 3, "s") if kind in BY_ADAGRAD else (kind, 3, "s") for kind in KINDS]
 # How candidates are drawn does not depend on features, but for adaptive ones.
 WHOLE = [kind for kind in KINDS if not kind.startswith(("batch", "popularity"))]
 # A vector is an attribute with more values: what differs is how steps on features are taken.
@@ -120,8 +117,8 @@ VECTORS = [*LOSS, *COSINES, "softmax by adagrad", "adaptive, softmax", "dropout,
 
 @pytest.mark.parametrize(
     ("kind", "blocks", "parts"),
-    [*BARE, *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in enumerate(WHOLE)),
-     *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch")),
+    [*((kind, 3, "s") for kind in KINDS), *((kind, 1 + 2 * (n % 2), "cuas") for n, kind in
+     enumerate(WHOLE)), *((kind, 1, "s") for kind in (*LOSS, "adaptive", "batch")),
      also("popularity", 1, "cuas"), also("popularity, corrected", 3, "cuas"),
      *((kind, 1 + 2 * (n % 2), "cuavs") for n, kind in enumerate(VECTORS))],
 )  # fmt: skip
@@ -296,8 +293,7 @@ MINIBATCHES = ONCE if "torch" in HERE else []
 # Features come into every other kind: with and without them the same candidates are drawn.
 SIDES = {kind: ("", "cua")[n % 2] for n, kind in enumerate(KINDS)}
 SIDES |= {kind: "" for kind in KINDS if kind not in WHOLE}
-SIDES |= {kind: "cua" for kind in BY_ADAGRAD}
-BOTH = ("bpr", "softmax", "adaptive")
+BOTH = ("bpr", "softmax", "softmax by adagrad", "adaptive")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +301,6 @@ BOTH = ("bpr", "softmax", "adaptive")
     [(name, kind, parts) for name in FAST for kind, parts in SIDES.items() if kind not in BOTH]
     + [(name, kind, parts) for name in FAST for kind in BOTH for parts in ("", "cua")]
     + [(name, "softmax", "cuav") for name in FAST]
-    + [also(name, "softmax by adagrad", "") for name in FAST]
     + [("torch", kind, ("", "cua")[n % 2]) for n, kind in enumerate(MINIBATCHES)],
 )  # fmt: skip
 def test_any_number_of_threads_gives_the_same_bits(name, kind, parts, monkeypatch):

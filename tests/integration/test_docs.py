@@ -155,15 +155,18 @@ def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
     keep_events("model.events.db")
     for program, *arguments in lines:
         assert program == "fmpair"
-        assert run([*arguments, *few_factors(arguments)]) == 0, arguments
+        assert run([*arguments, *smaller(arguments)]) == 0, arguments
 
 
-def few_factors(arguments):
+SMALL = (f"factors={FACTORS}", "epochs=5", "order=2", "history=0")
+
+
+def smaller(arguments):
     """More arguments of a command that fits FM-Pair, whose defaults other tests run."""
-    if arguments[:2] == ["run", "experiment.yaml"]:
+    if arguments[:2] in (["run", "experiment.yaml"], ["estimate", "experiment.yaml"]):
         kinds = [model.kind for model in read("experiment.yaml").models]
         ours = [n for n, kind in enumerate(kinds) if kind == "fm-pair"]
-        return [f"models.{n}.factors={FACTORS}" for n in ours]
+        return [f"models.{n}.{option}" for n in ours for option in SMALL]
     fits = arguments[0] == "fit" and "--factors" not in arguments
     return ["--factors", str(FACTORS)] if fits else []
 
@@ -203,7 +206,8 @@ def test_the_first_file_of_the_page_on_experiments_is_what_init_writes(tmp_path,
     written = Path("experiment.yaml").read_text("utf-8")
     assert parse_yaml(file, "page.yaml").values == parse_yaml(written, "experiment.yaml").values
     assert run(["data", "make", "shop", "--users", "30", "--items", "20", "--events", "600"]) == 0
-    assert run(["run", "experiment.yaml", "--quiet"]) == 0
+    arguments = ["run", "experiment.yaml", "--quiet"]
+    assert run([*arguments, *smaller(arguments)]) == 0
     assert run(["recommend", "runs/events", "--user", "user-007", "-n", "2"]) == 0
 
 

@@ -13,7 +13,7 @@ FEWER = {
     "frappe": [f"models.{n}.{o}" for n in (1, 2) for o in ("factors=8", "order=2", "times=false")],
     "movielens": [
         "split.count=2",
-        "filter=[{sampled: {count: 10000}}, above_mean]",
+        "filter=[{sampled: {count: 4000}}, above_mean]",
         "models.1.factors=8",
         *(
             f"models.{n}.{o}"
