@@ -260,7 +260,7 @@ def test_parts_that_nobody_reads_in_full_give_the_same_file(cluster, free, parts
 
 def test_a_model_of_parts_need_not_know_what_everyone_has(cluster, free, parts):
     events, folder = parts
-    recipe = FMPair.fast(epochs=1)
+    recipe = FMPair.fast(epochs=1, factors=8)
     model, whole = fit_parts(recipe, folder, seen=False), recipe.fit(events)
     assert len(model.seen.column) == 0
     there, here = (m.recommend("user-001", exclude_seen=False) for m in (model, whole))
@@ -345,7 +345,7 @@ def test_trials_run_side_by_side_and_choose_the_same(cluster, free, tmp_path):
 
 @pytest.fixture(scope="module")
 def model():
-    return FMPair.fast(epochs=1).fit(make(users=300, items=60, events=4000, seed=1).data)
+    return FMPair.fast(epochs=1, factors=8).fit(make(users=300, items=60, events=4000, seed=1).data)
 
 
 def lists(folder):
