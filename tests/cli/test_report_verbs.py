@@ -12,7 +12,8 @@ data: {{generate: {{users: 40, items: 30, events: 900, seed: {world}}}}}
 split: {{kind: folds, count: 2, seed: {split}}}
 models:
   - popularity
-  - {{kind: fm-pair, name: FM-Pair, factors: 4, epochs: {epochs}, history: 0, order: 2, times: false}}
+  - {{kind: fm-pair, name: FM-Pair, factors: 4, epochs: {epochs}, history: 0, order: 2,
+     times: false}}
 protocols: {{full ranking: {{seen: {seen}}}}}
 metrics: [ndcg@10]
 views: []

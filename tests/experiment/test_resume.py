@@ -20,6 +20,8 @@ from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults
 
+KILLS = 20
+
 FILE = """\
 data: {generate: {users: 20, items: 15, events: 500}}
 split: {kind: folds, count: 3, validation: 0.2}
@@ -76,13 +78,13 @@ def begun(line, cells):
     return cells
 
 
-def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills=20):
+def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path):
     file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
     file.write_text(FILE)
     processes = get_context("forkserver")  # which imports everything once, before any thread is
     processes.set_forkserver_preload(PRELOADED)
     chance, kept, at_work = random.Random(0), [], 0
-    for number in range(kills):
+    for number in range(KILLS):
         here, there = processes.Pipe(duplex=False)
         process = processes.Process(target=attempt, args=(file, folder, there))
         process.start()
@@ -93,7 +95,7 @@ def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills=20):
         process.join()
         at_work += cells > 0 or begun(here, 1) > 0
         kept.append(len(list(folder.glob("*/*.json"))))
-    assert at_work >= kills / 2, "a kill before the first cell begins proves little"
+    assert at_work >= KILLS / 2, "a kill before the first cell begins proves little"
     assert kept == sorted(kept), "nothing finished is lost"
     finished = run(read(file, [f"output.folder={folder}"]))
     uninterrupted = run(read(file, [f"output.folder={tmp_path / 'other'}"]))

@@ -13,7 +13,6 @@ from fmpair.config.read import read
 from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 
-
 pytestmark = pytest.mark.faults
 
 
