@@ -56,7 +56,10 @@ def said(code):
     ("pass", "all_of_it()"),
     ("import fmpair; fmpair.FMPair, fmpair.read, fmpair.load, fmpair.evaluate",
      "print(forked(all_of_it))"),
-    ("import polars, numba, numpy; numpy.ones((900, 900)) @ numpy.ones((900, 900))", "pass"),
+    pytest.param(
+        "import polars, numba, numpy; numpy.ones((900, 900)) @ numpy.ones((900, 900))", "pass",
+        marks=pytest.mark.thorough,
+    ),
 ])  # fmt: skip
 def test_a_process_forked_before_polars_ran_can_do_everything(before, after):
     assert set(said(f"{before}\nprint(forked(all_of_it))\n{after}")) == {"works"}
