@@ -56,7 +56,10 @@ def said(code):
     ("pass", "all_of_it()"),
     ("import fmpair; fmpair.FMPair, fmpair.read, fmpair.load, fmpair.evaluate",
      "print(forked(all_of_it))"),
-    ("import polars, numba, numpy; numpy.ones((900, 900)) @ numpy.ones((900, 900))", "pass"),
+    pytest.param(
+        "import polars, numba, numpy; numpy.ones((900, 900)) @ numpy.ones((900, 900))", "pass",
+        marks=pytest.mark.thorough,
+    ),
 ])  # fmt: skip
 def test_a_process_forked_before_polars_ran_can_do_everything(before, after):
     assert set(said(f"{before}\nprint(forked(all_of_it))\n{after}")) == {"works"}
@@ -160,6 +163,7 @@ def test_every_question_to_a_fork_is_answered_or_refused_at_once():
     assert found == {**dict.fromkeys(ASKED, "told"), **dict.fromkeys(ARRAYS, "works")}
 
 
+@pytest.mark.thorough  # pools of the tests above
 def test_workers_that_are_forked_before_use_and_those_that_are_spawned_both_work(tmp_path):
     (tmp_path / "work.py").write_text(HEAD + WORKERS)
     done = subprocess.run(

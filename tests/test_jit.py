@@ -159,6 +159,7 @@ def wheel(folder, package, version):
     return path
 
 
+@pytest.mark.thorough  # it copies packages; the test above changes the same sources in their place
 def test_an_upgraded_package_runs_no_kernel_of_the_version_before(machine):
     made_of, environment = machine.site / "fmpair", machine.root / "environment"
     venv.create(environment)

@@ -175,7 +175,7 @@ def test_without_context_the_oracle_averages_over_all_situations(tiny):
     assert np.array_equal(blind, tiny.scores(np.array([1]), situation(None, None)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_context_and_taste_each_lift_the_ranking_well_above_popularity(world):
     data = world.data
     test = np.random.default_rng(1).random(len(data)) < 0.2

@@ -133,7 +133,7 @@ def test_an_engine_learns_what_the_reference_learns(name, kind, blocks, parts):
 # Every other kind of settings with features of one side or of both: each is a kernel to compile.
 # By AdaGrad they are learned beside histories, below.
 TRIPLES = [(kind, "cua") for kind in (*LOSS, "dropout, softmax")]
-TRIPLES += [("softmax", "c"), ("adaptive, softmax", "c"), ("softmax of cosines", "c")]
+TRIPLES += [("softmax", "c"), also("adaptive, softmax", "c"), ("softmax of cosines", "c")]
 TRIPLES += [also("softmax by adagrad", "cua"), also("softmax of cosines", "cua")]
 
 
@@ -158,7 +158,7 @@ def test_triples_are_learned_as_the_reference_learns_them(name, kind, blocks, pa
 
 
 # Attributes with triples are learned above, and sides without features here.
-@pytest.mark.parametrize("parts", ["", "u"])
+@pytest.mark.parametrize("parts", [also(""), "u"])
 @pytest.mark.parametrize("kind", ["bpr", "softmax"])
 @pytest.mark.parametrize("name", FAST)
 def test_triples_need_no_more_than_two_features_of_a_side(name, parts, kind):
@@ -167,7 +167,9 @@ def test_triples_need_no_more_than_two_features_of_a_side(name, parts, kind):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(("kind", "parts"), [("softmax", ""), ("softmax by adagrad", "cua")])
+@pytest.mark.parametrize(
+    ("kind", "parts"), [also("softmax", ""), ("softmax", "cua"), ("softmax by adagrad", "cua")]
+)
 @pytest.mark.parametrize("name", FAST)
 def test_triples_of_histories_are_learned_as_the_reference_learns_them(name, kind, parts, shared):
     problem = with_histories(problem_of(parts, events=60, weights=True), shared=shared)

@@ -61,7 +61,7 @@ def world():
     return synthetic.make(users=300, items=200, events=15_000, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_model_beats_the_one_who_knows_how_the_data_were_made(world):
     [split, *_] = folds(world.data, 4, seed=1)
     protocol = Protocol(seen="none")

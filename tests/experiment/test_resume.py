@@ -18,6 +18,10 @@ from fmpair.config.read import read
 from fmpair.experiment import pool
 from fmpair.experiment.run import run
 
+pytestmark = pytest.mark.faults
+
+KILLS = 20
+
 FILE = """\
 data: {generate: {users: 20, items: 15, events: 500}}
 split: {kind: folds, count: 3, validation: 0.2}
@@ -74,14 +78,13 @@ def begun(line, cells):
     return cells
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
-def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills):
+def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path):
     file, folder = tmp_path / "experiment.yaml", tmp_path / "run"
     file.write_text(FILE)
     processes = get_context("forkserver")  # which imports everything once, before any thread is
     processes.set_forkserver_preload(PRELOADED)
     chance, kept, at_work = random.Random(0), [], 0
-    for number in range(kills):
+    for number in range(KILLS):
         here, there = processes.Pipe(duplex=False)
         process = processes.Process(target=attempt, args=(file, folder, there))
         process.start()
@@ -92,7 +95,7 @@ def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills):
         process.join()
         at_work += cells > 0 or begun(here, 1) > 0
         kept.append(len(list(folder.glob("*/*.json"))))
-    assert at_work >= kills / 2, "a kill before the first cell begins proves little"
+    assert at_work >= KILLS / 2, "a kill before the first cell begins proves little"
     assert kept == sorted(kept), "nothing finished is lost"
     finished = run(read(file, [f"output.folder={folder}"]))
     uninterrupted = run(read(file, [f"output.folder={tmp_path / 'other'}"]))
@@ -101,7 +104,6 @@ def test_a_run_that_is_killed_comes_to_the_same_tables(tmp_path, kills):
     assert not list(folder.rglob("*.part"))
 
 
-@pytest.mark.faults
 def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeypatch):
     options = {**TUNED.options, "history": 0, "order": 2, "times": False}
     plain = replace(TUNED, context=(), options=options)
@@ -129,7 +131,6 @@ def test_a_crash_at_any_write_costs_at_most_the_work_under_way(tmp_path, monkeyp
         assert model == (whole / "model.fmpair").read_bytes()
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["interrupt", "kill"])
 def test_a_run_that_ends_early_leaves_no_worker_behind(tmp_path, end):
     file, folder = tmp_path / "experiment.yaml", tmp_path / "run"

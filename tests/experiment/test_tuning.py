@@ -116,7 +116,10 @@ def test_a_process_that_is_killed_in_a_trial_changes_no_result(tmp_path):
 
 
 @pytest.mark.parametrize("fault, workers, why", [
-    ("kill", 2, "its process ended before it was done: killed, or out of memory, twice"),
+    pytest.param(
+        "kill", 2, "its process ended before it was done: killed, or out of memory, twice",
+        marks=pytest.mark.faults,
+    ),
     ("memory", 2, "MemoryError: x is 2"), ("disk", 1, "No space left on device"),
 ])  # fmt: skip
 def test_a_trial_that_a_fault_ends_is_named_and_chooses_nothing(tmp_path, fault, workers, why):

@@ -112,10 +112,8 @@ def attempt(work):
         return str(error)
 
 
-@pytest.mark.parametrize(
-    "damages", [3, pytest.param(cases(20), marks=pytest.mark.faults, id="many")]
-)
-def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatch, damages):
+@pytest.mark.faults
+def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatch):
     monkeypatch.setattr("fmpair.report.figures.available", lambda: False)  # drawing takes its time
     asked, folder, copy, right = whole
     question = ["recommend", str(folder), "--user", "user-001", "-o", "-"]
@@ -123,7 +121,7 @@ def test_no_damage_to_a_run_folder_shows_a_wrong_number(whole, capfd, monkeypatc
     assert fmpair(question) == 0
     ranked = capfd.readouterr().out
     dice, told, mended = chance(), 0, 0
-    for _ in range(damages):
+    for _ in range(cases(20)):
         shutil.rmtree(folder)
         shutil.copytree(copy, folder)
         what = damage(folder, dice)

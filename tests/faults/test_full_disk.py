@@ -13,6 +13,8 @@ from fmpair.config.read import read
 from fmpair.experiment.results import results as read_results
 from fmpair.experiment.run import run
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
@@ -33,7 +35,7 @@ def refused(process):
     return True
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_files_that_must_not_grow_end_a_run_in_one_line(whole, tmp_path, workers):
     file, results = whole
     dice, folder = chance(), tmp_path / "run"
@@ -56,7 +58,6 @@ def mounted(place, size):
     return place if done and done.returncode == 0 else None
 
 
-@pytest.mark.faults
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can mount")
 def test_a_disk_that_fills_up_costs_no_result(whole, tmp_path):
     file, results = whole

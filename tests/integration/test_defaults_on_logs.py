@@ -6,7 +6,7 @@ from fmpair import Dataset, FMPair, Protocol, evaluate, testing
 from fmpair.data import leave_last_out
 from fmpair.models import catalog
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 CLASSIC = ("popularity", "popular-lately", "markov-chain", "ease", "item-knn", "user-knn",
            "implicit-als", "pure-svd", "v-sknn")  # fmt: skip
@@ -20,10 +20,10 @@ def value(model, train, test):
     ("log", "ahead"),
     [
         ("shop_log", ()),
-        pytest.param("session_log", (), marks=pytest.mark.thorough),
-        pytest.param("daytime_log", (), marks=pytest.mark.thorough),
+        ("session_log", ()),
+        ("daytime_log", ()),
         # Neighbours remember each chain of view, cart and buy as it was: V-SKNN stays ahead.
-        pytest.param("purchase_log", ("v-sknn",), marks=pytest.mark.thorough),
+        ("purchase_log", ("v-sknn",)),
     ],
 )
 def test_the_defaults_beat_the_classic_models(log, ahead):

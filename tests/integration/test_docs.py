@@ -5,7 +5,8 @@ is left alone, and one ``python of LIBRARY`` too where it is not installed (`mak
 installs those that can be had). A fence ``output`` right after a block must be what the block
 prints; figures that training makes stand in a fence ``text``, which is not compared: they may
 differ by machine.
-A model of more than MOST factors is fitted with FACTORS: each number is kernels to compile.
+A model of more than MOST factors is fitted with FACTORS: each number is kernels to compile. So are
+trials, and `FMPair()` in all pages but the README.
 The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail; in
 tutorials and how-tos they run in their place between the blocks. Pages that start a service are run
 by tests/serve/test_commands.py.
@@ -110,9 +111,18 @@ EVERY = (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
 PAGES = [page for page in EVERY if page.name not in SERVING and blocks_of(page)]
 
 
+def few_by_default(monkeypatch):
+    monkeypatch.setattr("fmpair.training.defaults.FACTORS", FACTORS)
+    monkeypatch.setattr("fmpair.training.trials.FACTORS", FACTORS)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.name == "README.md":
+        monkeypatch.setattr("fmpair.training.trials.FACTORS", FACTORS)
+    else:
+        few_by_default(monkeypatch)
     clicks().write_csv("clicks.csv")
     namespace = {"__name__": "__main__", **frames()}
     with pl.Config(tbl_width_chars=100):  # on any terminal; a page's own settings end with it
@@ -133,6 +143,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, m
 
 def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    few_by_default(monkeypatch)
     text = (ROOT / "docs" / "commands.md").read_text("utf-8").replace("\\\n", "")
     assert "--events 8000" in text
     text = text.replace("--events 8000", "--events 1500")  # three experiments run on them
@@ -144,15 +155,18 @@ def test_the_commands_of_the_page_about_them_run(tmp_path, monkeypatch):
     keep_events("model.events.db")
     for program, *arguments in lines:
         assert program == "fmpair"
-        assert run([*arguments, *few_factors(arguments)]) == 0, arguments
+        assert run([*arguments, *smaller(arguments)]) == 0, arguments
 
 
-def few_factors(arguments):
+SMALL = (f"factors={FACTORS}", "epochs=5", "order=2", "history=0")
+
+
+def smaller(arguments):
     """More arguments of a command that fits FM-Pair, whose defaults other tests run."""
-    if arguments[0] in ("run", "estimate") and arguments[1] == "experiment.yaml":
+    if arguments[:2] in (["run", "experiment.yaml"], ["estimate", "experiment.yaml"]):
         kinds = [model.kind for model in read("experiment.yaml").models]
         ours = [n for n, kind in enumerate(kinds) if kind == "fm-pair"]
-        return [f"models.{n}.factors={FACTORS}" for n in ours]
+        return [f"models.{n}.{option}" for n in ours for option in SMALL]
     fits = arguments[0] == "fit" and "--factors" not in arguments
     return ["--factors", str(FACTORS)] if fits else []
 
@@ -168,6 +182,7 @@ def keep_events(path):
 
 def test_the_commands_of_daily_use_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    few_by_default(monkeypatch)
     text = (ROOT / "docs" / "daily.md").read_text("utf-8")
     fences = [fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "sh"]
     for line in "".join(fences).splitlines():
@@ -183,6 +198,7 @@ def test_the_commands_of_daily_use_run(tmp_path, monkeypatch):
 
 def test_the_first_file_of_the_page_on_experiments_is_what_init_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    few_by_default(monkeypatch)
     text = (ROOT / "docs" / "experiment.md").read_text("utf-8")
     file = next(fence["text"] for fence in FENCE.finditer(text) if fence["info"] == "yaml")
     assert run(["data", "make", "shop"]) == 0
@@ -190,7 +206,8 @@ def test_the_first_file_of_the_page_on_experiments_is_what_init_writes(tmp_path,
     written = Path("experiment.yaml").read_text("utf-8")
     assert parse_yaml(file, "page.yaml").values == parse_yaml(written, "experiment.yaml").values
     assert run(["data", "make", "shop", "--users", "30", "--items", "20", "--events", "600"]) == 0
-    assert run(["run", "experiment.yaml", "--quiet"]) == 0
+    arguments = ["run", "experiment.yaml", "--quiet"]
+    assert run([*arguments, *smaller(arguments)]) == 0
     assert run(["recommend", "runs/events", "--user", "user-007", "-n", "2"]) == 0
 
 

@@ -22,8 +22,8 @@ def changed(*numbers, **options):
 
 
 FEWER = {
-    "cold_items": changed(2, 3, factors=8),
-    "fields": [*TINY, *changed(0, factors=8, epochs=3)],
+    "cold_items": changed(2, 3, factors=8, epochs=10, times="false"),
+    "fields": [*TINY, *changed(0, factors=8, epochs=3, times="false")],
     "beyond_accuracy": [*TINY, *changed(3, **SMALL)],
     "cross_domain": changed(1, 2, 3, **FEW),
     "noise": [
@@ -31,7 +31,7 @@ FEWER = {
         "models.0.factors.grid=[4, 8]", "run.workers=1",
         *changed(0, order=2, times="false", history=0),
     ],
-    "sampled": changed(2, **SMALL),
+    "sampled": [*TINY, *changed(2, **SMALL)],
     "tomorrow": [*TINY, *changed(2, **SMALL)],
     "tuning": [
         *TINY, *changed(1, 2, epochs=4), "models.1.factors.search=[4, 8]",

@@ -209,9 +209,8 @@ def test_training_that_is_kept_goes_on_to_the_same_bits(kept):
     assert found == learned("cpu", problem, settings, epochs=4)[1]
 
 
-@pytest.mark.parametrize(
-    ("parts", "turn"), [("cua", 2), pytest.param("", 5, marks=pytest.mark.faults)]
-)
+@pytest.mark.faults
+@pytest.mark.parametrize(("parts", "turn"), [("cua", 2), ("", 5)])
 def test_a_node_that_is_killed_costs_no_more_than_a_round(
     free, other, monkeypatch, caplog, parts, turn
 ):
@@ -250,7 +249,7 @@ def parts(tmp_path):
     return events, tmp_path
 
 
-@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+@pytest.mark.parametrize("loss", [pytest.param("bpr", marks=pytest.mark.thorough), "softmax"])
 def test_parts_that_nobody_reads_in_full_give_the_same_file(cluster, free, parts, loss):
     events, folder = parts
     recipe = FMPair(factors=8, epochs=6, loss=loss, blocks=4)  # blocks change before the last
@@ -261,7 +260,7 @@ def test_parts_that_nobody_reads_in_full_give_the_same_file(cluster, free, parts
 
 def test_a_model_of_parts_need_not_know_what_everyone_has(cluster, free, parts):
     events, folder = parts
-    recipe = FMPair.fast(epochs=1)
+    recipe = FMPair.fast(epochs=1, factors=8)
     model, whole = fit_parts(recipe, folder, seen=False), recipe.fit(events)
     assert len(model.seen.column) == 0
     there, here = (m.recommend("user-001", exclude_seen=False) for m in (model, whole))
@@ -276,7 +275,8 @@ def test_parts_have_no_more_than_users_and_items(parts):
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("context", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("context", [True, False])
 def test_a_public_set_gives_the_same_file(kept, tmp_path, context):
     data = public_sets.load("ml-100k")
     if not context:
@@ -345,13 +345,14 @@ def test_trials_run_side_by_side_and_choose_the_same(cluster, free, tmp_path):
 
 @pytest.fixture(scope="module")
 def model():
-    return FMPair.fast(epochs=1).fit(make(users=300, items=60, events=4000, seed=1).data)
+    return FMPair.fast(epochs=1, factors=8).fit(make(users=300, items=60, events=4000, seed=1).data)
 
 
 def lists(folder):
     return pl.concat(pl.read_parquet(path) for path in sorted(Path(folder).glob("part-*.parquet")))
 
 
+@pytest.mark.faults
 def test_lists_of_everyone_survive_a_node_that_is_killed(cluster, free, other, model, tmp_path):
     for part in recommend_to_folder(model, tmp_path / "lists", 5, on="ray", size=25):
         if part == 2:

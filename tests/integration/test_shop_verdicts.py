@@ -77,6 +77,7 @@ def test_a_context_that_decides_wins(tmp_path, monkeypatch):
     assert "reveal the item" not in told
 
 
+@pytest.mark.thorough  # of a known result: test_verdict.py
 def test_a_price_that_is_forced_to_be_context_is_headlined_as_a_leak(tmp_path, monkeypatch):
     log = shop_log(**SIZE).select(*IDS, "price")
     monkeypatch.chdir(tmp_path)

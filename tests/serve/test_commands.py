@@ -26,6 +26,13 @@ FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "localhost:8000/"
 
 
+@pytest.fixture(autouse=True)
+def few_factors(monkeypatch):
+    """No fit has more than eight factors: each number is kernels to compile."""
+    monkeypatch.setattr("fmpair.training.defaults.FACTORS", 8)
+    monkeypatch.setattr("fmpair.training.trials.FACTORS", 8)
+
+
 def answers_of(page):
     """What the programs print that are no fmpair; the commands of a page run in their order."""
     address, answers = None, []

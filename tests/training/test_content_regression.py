@@ -123,15 +123,15 @@ def test_fields_with_options_of_their_own_are_learned_by_steps(change):
 
 
 def test_lists_of_more_values_than_factors_get_twice_as_many_factors(monkeypatch):
-    monkeypatch.setattr("fmpair.training.defaults.FACTORS", 16)
+    monkeypatch.setattr("fmpair.training.defaults.FACTORS", 4)
     usual = replace(RECIPE, factors=None)
 
     def factors(recipe: FMPair, column: str) -> int:
         return next(train(recipe, recipe, shop(column))).recommender().parameters.users.shape[1]
 
-    assert factors(usual, "words") == 32  # 48 words
-    assert factors(usual, "text") == 16
-    assert factors(usual, "colour") == 16
+    assert factors(usual, "words") == 8  # 48 words
+    assert factors(usual, "text") == 4
+    assert factors(usual, "colour") == 4
     assert factors(RECIPE, "words") == 8
 
 

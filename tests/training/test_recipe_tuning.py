@@ -21,6 +21,14 @@ from fmpair.training.tuning import DECIDED, held_out, plan_of
 FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_trials():
+    """Trials have as few factors as the fits of other tests: each number is kernels to compile."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("fmpair.training.trials.FACTORS", 8)
+        yield
+
+
 def recipe(**options):
     return FMPair(**{**FEW, **options})
 

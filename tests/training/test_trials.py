@@ -138,7 +138,7 @@ def moods(users=60, steps=20):
 
 def test_order_three_is_used_where_users_want_other_things_in_other_contexts(caplog):
     with caplog.at_level(logging.INFO, "fmpair"):
-        model = FMPair(factors=32, epochs=10).fit(moods())
+        model = FMPair(factors=16, epochs=10).fit(moods())
     assert model.space.pairing is not None
     assert "order: using three" in caplog.text
     assert FMPair(factors=8, epochs=1, order=2).fit(moods()).space.pairing is None

@@ -159,7 +159,7 @@ def halves(data, share, seed=0):
     return train, train.take(np.sort(first)), train.take(np.sort(later)), test
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1])
+@pytest.mark.parametrize("share", [pytest.param(0.5, marks=pytest.mark.thorough), 0.1])
 def test_an_update_ranks_nearly_as_well_as_a_fit_to_all_events(share):
     train, first, later, test = halves(
         synthetic.make(users=200, items=120, events=8000).data, share

@@ -83,7 +83,10 @@ FOLDED = {"by sgd": {}, "by adagrad": {"optimizer": "adagrad"}}
 NOT_FOLDED = {"of frozen items": {"item_rate": 0.0}}
 
 
-@pytest.mark.parametrize("kind", [*FOLDED, *NOT_FOLDED])
+# What is not folded is learned with triples too, in test_contract_of_engines.py.
+@pytest.mark.parametrize(
+    "kind", [*FOLDED, *(pytest.param(kind, marks=pytest.mark.thorough) for kind in NOT_FOLDED)]
+)
 def test_attributes_in_lists_are_learned_as_the_reference_learns_them(kind):
     problem = problem_of("cua", events=300, weights=True)
     settings = settings_of(**SOFTMAX, **{**FOLDED, **NOT_FOLDED}[kind])

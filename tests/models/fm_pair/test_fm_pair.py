@@ -340,8 +340,7 @@ def test_presets_are_recipes_whose_options_may_be_changed():
 
 @pytest.mark.parametrize("preset", ["paper", "fast", "best"])
 def test_a_preset_learns_two_tastes(preset):
-    few = {"factors": 8} if preset == "best" else {}  # for 20 items
-    recipe = getattr(FMPair, preset)(seed=1, **few)
+    recipe = getattr(FMPair, preset)(seed=1, factors=8)  # for 20 items
     first = recipe.fit(two_tastes()).recommend(n=1)
     taste = first["user"].str.slice(1).cast(int) % 2
     assert (first["item"] % 2 == taste).mean() >= 0.9

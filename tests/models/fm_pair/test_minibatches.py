@@ -38,11 +38,8 @@ def world():
     return data.take(split.train), data.take(split.test)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "loss",
-    ["softmax", *(pytest.param(loss, marks=pytest.mark.thorough) for loss in ("bpr", "warp"))],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("loss", ["softmax", "bpr", "warp"])
 def test_rankings_are_those_of_the_cpu_engine_within_noise(world, loss):
     train, test = world
     options = {"factors": 8, "loss": loss, "history": 0, "epochs": 20}

@@ -19,6 +19,7 @@ def test_context_that_decides_is_learned():
         assert (best["item"] % 2 == parity).all()
 
 
+@pytest.mark.thorough  # a kernel more; test_contract_of_engines.py compares it with the reference
 def test_attributes_that_decide_are_learned():
     model = FMPair(**ADAGRAD, loss="softmax").fit(cold_items())
     best = model.recommend(n=3, candidates=list(range(14, 20)))
