@@ -306,13 +306,15 @@ def _search_codes() -> None:
 
 
 def _events(context: bool, attributes: bool) -> Dataset:
-    """Return a few events, with context columns or item attributes."""
+    """Return a few events, with context columns or item attributes; with both, of users too."""
     from fmpair.data import Dataset
     from fmpair.testing import day_and_night
 
     frame = day_and_night().frame().with_row_index("timestamp")
     items = {"item": list(range(20)), "kind": ["even", "odd"] * 10} if attributes else None
-    return Dataset.from_frame(frame if context else frame.drop("time"), items=items)
+    groups = {"user": [f"u{n}" for n in range(40)], "group": ["a", "b"] * 20}
+    users = groups if attributes and context else None
+    return Dataset.from_frame(frame if context else frame.drop("time"), users=users, items=items)
 
 
 def _with_progress(jobs: list[Job]) -> Iterator[Job]:
