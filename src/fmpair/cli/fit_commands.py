@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 VALIDATION = "Validation"
 # FMPair's options whose flags differ. `order` is --fm-order, because --order is the order of rows.
 FLAG_NAMES = {"order": "fm_order"}
-FM_ORDERS = ("1", "2", "3", "auto")
+FM_ORDERS = ("2", "3", "auto")
 SPELLINGS = {"fields": "--field", "fm_order": "--fm-order"}
 METAVARS = {
     "fields": "NAME=KIND",
@@ -80,7 +80,7 @@ CheckpointFile = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Epochs = Annotated[
     int | None, typer.Option(metavar="N", help="Number of passes over the new events.")
 ]
@@ -102,8 +102,8 @@ StoreUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Learn the events of a service that the model does not know: sqlite:PATH, a path, or "
-        "postgresql://...",
+        help="Learn the events in this store that the model has not learned yet: sqlite:PATH, "
+        "a path, or postgresql://...",
     ),
 ]
 After = Annotated[
@@ -299,7 +299,9 @@ def _on_device(model: Fitted, device: str | None) -> Fitted:
         return model
     recipe: Any = model.recipe
     if not hasattr(recipe, "device"):
-        raise OptionError(f"{named('device', device)} needs a model that is trained on pairs")
+        raise OptionError(
+            f"{named('device', device)} cannot be used: this model has no choice of device"
+        )
     return model.replaced(recipe=replace(recipe, device=device))
 
 

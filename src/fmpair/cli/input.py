@@ -66,7 +66,12 @@ READING = (
         "--event-weight",
     ),
     _repeated("context", "COLUMN", "A context column (repeat); by default inferred."),
-    _repeated("leaks", "COLUMN", "Keep this column as context in any case (repeat).", "--leak"),
+    _repeated(
+        "leaks",
+        "COLUMN",
+        "Use this column as context even if it identifies the item (repeat).",
+        "--leak",
+    ),
     _switch("no_context", False, "Use no context column.", "--no-context"),
     _repeated("ignore", "COLUMN", "Ignore this column (repeat)."),
     _repeated("item_columns", "COLUMN", "A column that describes items (repeat).", "--item-column"),
@@ -96,7 +101,7 @@ READING = (
         float | None,
         None,
         metavar="MINUTES",
-        help="Merge repeats of a user's last item within this many minutes (view, cart, buy).",
+        help="Merge repeats of a user's last item within this many minutes: view, cart, buy.",
         rich_help_panel=PANEL,
     ),
     _option("ragged", "error|drop|fill", "What to do with rows with too many or few columns."),
@@ -132,7 +137,7 @@ class OpenedEvents:
         return [] if self.decisions is None else role_table(self.decisions, in_flags(READING))
 
     def surprises(self) -> str:
-        """Return a line about columns that are not used as context despite their names."""
+        """Return a line about columns that are not used as context because of their contents."""
         text = "" if self.decisions is None else self.decisions.surprises
         return spelled(text, in_flags(READING))
 

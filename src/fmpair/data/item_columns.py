@@ -96,7 +96,9 @@ def in_order(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
 
 
 def merged(table: pl.DataFrame, more: pl.DataFrame, renew: bool = False) -> pl.DataFrame:
-    """Return two tables of the same rows as one, in the types of the first.
+    """Return two tables of the same rows as one.
+
+    Columns in both get the type of the first table; numbers get a type that holds both.
 
     Where both have a value, the first table takes precedence; renew: the second does.
     """
@@ -148,8 +150,8 @@ def changed(
         )
     given = in_order(given, rows)
     if clear:
-        added, both = pl.Series(rows < 0), set(table.columns) & set(given.columns)
-        table = table.with_columns(pl.when(added).then(pl.col(name)) for name in both)
+        not_given, both = pl.Series(rows < 0), set(table.columns) & set(given.columns)
+        table = table.with_columns(pl.when(not_given).then(pl.col(name)) for name in both)
     return grown, merged(table, given, renew=True), numbers
 
 
@@ -160,8 +162,8 @@ def _alike(known: pl.Series, given: pl.Series) -> tuple[pl.Series, pl.Series]:
     if known.dtype == pl.Null:
         return known.cast(given.dtype), given
     if known.dtype.is_numeric() and given.dtype.is_numeric():
-        ends = [values.alias("").head(0).to_frame() for values in (known, given)]
-        both = pl.concat(ends, how="vertical_relaxed").dtypes[0]
+        empty = [values.alias("").head(0).to_frame() for values in (known, given)]
+        both = pl.concat(empty, how="vertical_relaxed").dtypes[0]
         return known.cast(both), given.cast(both)
     try:
         if known.dtype == pl.Boolean and given.dtype == pl.String:
@@ -185,7 +187,7 @@ def item_table(
 ) -> pl.DataFrame:
     """Return the item table with the event columns that describe the item.
 
-    Each item gets its most frequent value; ties go to the smallest value.
+    Each item gets its most frequent value, ties the smallest one; lists get the item's first value.
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
     if vectors is not None:
@@ -236,7 +238,7 @@ def with_vector_paths(given: Any, move: Callable[[str], str]) -> Any:
 
 
 class Vectors(NamedTuple):
-    """ids: of the items, None for those of the table of items. columns: by name, [items, ...]."""
+    """ids: item ids; None if rows follow the item table. columns: by name, [items, ...]."""
 
     ids: pl.Series | None
     columns: dict[str, np.ndarray]
@@ -256,7 +258,7 @@ def with_vectors(items: Any, given: Any, of_events: pl.Series) -> pl.DataFrame |
     for name, path in _files(given):
         ids, columns = read_vectors(path, name)
         if ids is None:
-            table = _in_order(table, columns, path)
+            table = _with_rows_of(table, columns, path)
             continue
         more = pl.DataFrame({key: _ids_as(ids, dtype, str(path)), **columns})
         if table is not None and key in table.columns:
@@ -271,7 +273,7 @@ def _ids_as(ids: pl.Series, dtype: pl.DataType, where: str) -> pl.Series:
     ids = as_plain(ids)
     same = ids.cast(pl.String) if dtype == pl.String else comparable(ids, dtype)
     if same is None or same.null_count() > ids.null_count():
-        raise DataError(f"the ids of {where} are {ids.dtype}, but those of the events {dtype}")
+        raise DataError(f"the ids of {where} are {ids.dtype}, but those of the events are {dtype}")
     return same
 
 
@@ -356,7 +358,7 @@ def _beside(file: Path) -> pl.Series | None:
     return with_types(pl.DataFrame({IDS: lines}), ids=[IDS])[IDS]
 
 
-def _in_order(
+def _with_rows_of(
     table: pl.DataFrame | None, columns: dict[str, np.ndarray], path: str | Path
 ) -> pl.DataFrame:
     """Return the table with vectors in the order of its rows."""

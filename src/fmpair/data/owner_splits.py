@@ -36,8 +36,8 @@ def per_user(
 ) -> Split:
     """Take a share of each user's events for testing, and one for validation.
 
-    order: 'random', or 'time' for each user's latest; the seed orders events of one time. Shares
-    are rounded, and at least one event of every user stays in training.
+    order: 'random', or 'time' for each user's latest; the seed orders events with the same time.
+    Shares are rounded, and at least one event of every user stays in training.
     """
     check_shares(test, validation)
     if order not in ORDERS:
@@ -55,7 +55,7 @@ def leave_last_out(data: Dataset, count: int = 1, validation: int = 0, seed: int
     """Take each user's latest `count` events for testing, and the `validation` before them.
 
     Users with no more than count + validation events are in the training part only. The seed
-    orders events of one time, since the order of rows may follow the rating or the item.
+    orders events with the same time, since the order of rows may follow the rating or the item.
     """
     return _leave(data, by_time_order(data, seed), count, validation)
 
@@ -108,8 +108,8 @@ def cold_users(
 ) -> Split:
     """Take all events of a random share of the users for testing, and of others for validation.
 
-    given: how many of such a user's first events (by time, ties by the seed, else by row) stay in
-    training; users with no more events than that are in the training part only.
+    given: how many of such a user's first events stay in training (the oldest, ties at random; in
+    row order without times); users with no more events than that are in the training part only.
     """
     return _cold(data, data.user, "users", (test, validation), seed, given)
 
@@ -135,10 +135,10 @@ def cold_items(
         raise OptionError(f"warm must be from 0 to below 0.5, not {warm}")
     cold = data.item[np.append(split.test, split.validation)]
     rest = split.train[~np.isin(data.item[split.train], cold)]
-    shuffled = np.random.default_rng((seed, 1)).permutation(rest)
+    mixed = np.random.default_rng((seed, 1)).permutation(rest)
     tested, validated = (round(warm * len(rest) * (share > 0)) for share in (test, validation))
-    new_test, new_validation, _ = np.split(shuffled, [tested, tested + validated])
-    train = np.setdiff1d(split.train, shuffled[: tested + validated])
+    new_test, new_validation, _ = np.split(mixed, [tested, tested + validated])
+    train = np.setdiff1d(split.train, mixed[: tested + validated])
     validation_rows = np.append(split.validation, new_validation)
     return split_of(train, validation_rows, np.append(split.test, new_test))
 
@@ -153,6 +153,7 @@ def _cold(
     counts = np.bincount(owner)
     able = np.random.default_rng(seed).permutation(np.flatnonzero(counts > given))
     tested, validated = (round(share * (counts > 0).sum()) for share in shares)
+    # if they keep no events in training, one must be left to train on
     if not tested or tested + validated > len(able) - (given == 0):
         raise DataError(
             f"{len(able)} {what} with more than {given} events are too few to test {tested} and "

@@ -28,7 +28,8 @@ from fmpair.threads import check_process
 
 PARTS = ("train", "validation", "test")
 NO_PART = "none"  # in a file of splits, the rows after a window
-MANY = 0.05  # share of removed events with later events of their user, from which on there are gaps
+# There are gaps if more than this share of the removed events have a later event of their user.
+GAP_SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,10 @@ class Split:
         return self.training(data), data.take(self.validation), data.take(self.test)
 
     def training(self, data: Dataset) -> Dataset:
-        """Return the training events; `Dataset.gaps` is set if others are between them."""
+        """Return the training events.
+
+        `Dataset.gaps` is set if many other events are before the last one of their user.
+        """
         return _with_gaps(data, self.train)
 
     def before_test(self, data: Dataset) -> Dataset:
@@ -75,7 +79,7 @@ def _with_gaps(data: Dataset, rows: np.ndarray) -> Dataset:
     latest = np.full(len(data.users), np.iinfo(np.int64).min)
     np.maximum.at(latest, data.user[~rest], time[~rest])
     before = time[rest] < latest[data.user[rest]]
-    return replace(taken, gaps=True) if before.mean() > MANY else taken
+    return replace(taken, gaps=True) if before.mean() > GAP_SHARE else taken
 
 
 def split_of(train: np.ndarray, validation: np.ndarray, test: np.ndarray) -> Split:
@@ -92,7 +96,7 @@ def cut(
 ) -> Split:
     """Return a Split with the last share of rows for testing, those before for validation.
 
-    times: of the rows in their order, if rows of one time must stay together.
+    times: of the rows in their order, if rows with the same time must stay together.
     """
     check_shares(test, validation)
     last = len(order) - round(test * len(order))
@@ -110,7 +114,7 @@ def cut(
 
 
 def time_boundary(times: np.ndarray, index: int) -> int:
-    """Return the first index of a new time nearest to `index`; the earlier of two as near.
+    """Return the index nearest to `index` at which a new time begins; the earlier one on a tie.
 
     times: ascending.
     """
@@ -132,8 +136,8 @@ def check_shares(test: float, validation: float) -> None:
 def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
     """int64 [events]: the rows in order of time.
 
-    Rows of one time keep their order, which may follow the rating or the item; with a seed it is
-    random.
+    Rows with the same time keep their order, which may follow the rating or the item; with a seed
+    it is random.
     """
     times = moments_by_user(data)
     if seed is None:
@@ -149,8 +153,8 @@ def time_lines(data: Dataset) -> Timelines:
 def fully_timed(data: Dataset) -> Dataset:
     """Return the data with a time for every event, where few have none; else the data as given.
 
-    Events without a time count as the oldest of their users: they are in the histories of all
-    others and have none themselves.
+    Events without a time count as the oldest of their users. They are in the history of each
+    later event of the user, and their own history is empty.
     """
     if not (len(data) and untimed(data) and mostly_timed(data)):
         return data

@@ -66,7 +66,7 @@ def read_frame(path: str | Path, format: str | None = None, **options: Any) -> p
 
 
 def read_contents(path: str | Path, format: str | None = None, **options: Any) -> Contents:
-    """Read the contents of a file; options for Dataset.from_frame become their roles."""
+    """Read the contents of a file; options of `Dataset.from_frame` are kept in its `roles`."""
     check_process()
     with parse_errors(str(path)):
         format = guess_format(path) if format is None else format

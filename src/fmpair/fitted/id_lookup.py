@@ -17,13 +17,16 @@ from fmpair.features import FeatureSpace
 MAX_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # context values whose features are cached
 MAX_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
-SHOWN = 3  # example ids in a message, if ids are numbers or times
+EXAMPLE_IDS = 3  # in a message, if no similar id is searched for
 WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
 
 
 class Ids:
-    """The ids of a vocabulary and their numbers, as a dictionary unless the vocabulary is large."""
+    """The ids of a vocabulary and their numbers.
+
+    Uses a dictionary if the vocabulary is small and its ids are text or whole numbers.
+    """
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
@@ -77,7 +80,9 @@ class Features(NamedTuple):
 
 
 class IdLookup:
-    """The ids of a feature space and the features of its context values, each computed once.
+    """The ids of a feature space and the features of its context values.
+
+    The features of the values used last are cached.
 
     users, items: their ids, if they are known from another space.
     """
@@ -141,7 +146,7 @@ def ids_of(ids: Any) -> pl.Series:
 
 
 def number_of(what: str, value: Any, vocabulary: Vocabulary) -> int:
-    """Return the number of a user or item id; raise UnknownError with the nearest known id."""
+    """Return the number of a user or item id; raise UnknownError if it is unknown."""
     number = vocabulary.number(value)
     if number >= 0:
         return number
@@ -149,12 +154,15 @@ def number_of(what: str, value: Any, vocabulary: Vocabulary) -> int:
 
 
 def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MAX_GUESSED) -> UnknownError:
-    """Return the error for an unknown id; up to `most` ids are searched for the nearest one."""
+    """Return the error for an unknown id.
+
+    It suggests the most similar id if ids are text and there are at most `most`.
+    """
     if ids.dtype == pl.String and len(ids) <= most:
         return UnknownError(unknown_message(what, value, ids.to_list()))
     return UnknownError(
         f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}, "
-        f"such as {listing(ids.head(SHOWN))}"
+        f"such as {listing(ids.head(EXAMPLE_IDS))}"
     )
 
 
@@ -163,7 +171,7 @@ def item_numbers(
 ) -> np.ndarray:
     """Return the numbers of items: int32 [values], -1 if unknown; strict raises UnknownError.
 
-    most: ids to search for one similar to an unknown item.
+    most: as in `unknown_id`.
     """
     numbers = items.numbers(values)
     if strict and (numbers < 0).any():

@@ -84,13 +84,13 @@ def _typed_text(frame: pl.DataFrame) -> bytes:
     columns = []
     for column in frame.iter_columns():
         is_id = column.name in ("user", "item")
-        values, type_name = _as_text(column, is_id)
+        values, type_name = _for_recbole(column, is_id)
         columns.append(values.alias(f"{column.name}{'_id' if is_id else ''}:{type_name}"))
     return pl.DataFrame(columns).write_csv(separator="\t", quote_style="never").encode()
 
 
-def _as_text(column: pl.Series, is_id: bool) -> tuple[pl.Series, str]:
-    """Return the values as RecBole writes them, and their type for the header."""
+def _for_recbole(column: pl.Series, is_id: bool) -> tuple[pl.Series, str]:
+    """Return the values for a RecBole file (floats or text), and their type for the header."""
     if column.dtype.is_temporal() and not is_id:
         return column.cast(pl.Datetime("us")).dt.epoch("us") / 1e6, "float"
     if column.dtype.is_numeric() and not is_id:
