@@ -94,11 +94,12 @@ def _with_decimal_points(frame: pl.DataFrame, ids: Collection[str]) -> pl.DataFr
             continue
         point = example.replace(".", "").replace(",", ".")
         numbers = without_commas(column)
-        taken = "text: write" if numbers is None else "numbers:"
-        meaning = f"{point} to get numbers" if numbers is None else f"{example} is {point}"
+        outcome = f"numbers: {example} is {point}"
+        if numbers is None:
+            outcome = f"text: write {point} to get numbers"
         notice(
             f"column {column.name!r} has numbers with a decimal comma, such as {example!r}, "
-            f"and is read as {taken} {meaning}"
+            f"and is read as {outcome}"
         )
         frame = frame if numbers is None else frame.with_columns(numbers)
     return frame
