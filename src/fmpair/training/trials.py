@@ -55,12 +55,14 @@ MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
 MIN_USERS = 30  # fewer users: no trials
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
-# The regularisation without a history is found by fits with a third of the epochs and steps three
-# times as long. They use all negatives: with fewer of them, less regularisation is best.
-L2_PACE = 3
+# The regularisation without a history is found by fits with 1 / pace of the epochs and steps pace
+# times as long. They use all negatives: with fewer, less regularisation is best. On a GPU they also
+# have all factors, since the best regularisation of softmax over all items depends on both.
+L2_PACE, L2_PACE_ON_GPU = 3, 2
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_EVENTS = 1000  # with fewer held-out events, differences of some percent are not visible
+L2_MOST = 5_000_000  # fits to more events than this take too long to be repeated
 
 
 def without_auto(options: Any) -> Any:
@@ -171,9 +173,8 @@ class _AutoOptions:
 
     @property
     def regularization(self) -> bool:
-        """Whether the regularisation is tried: on a CPU, where its default was compared."""
-        on_cpu = resolve_device(self.options.device) == CPU
-        return self.options.regularization is None and self.plain and on_cpu
+        """Whether the regularisation is tried, which needs softmax."""
+        return self.options.regularization is None and self.plain
 
     @property
     def plain(self) -> bool:
@@ -317,20 +318,22 @@ def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
 def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
-    The default is multiplied or divided by L2_STEP as long as that ranks better. With a history or
-    too few held-out events it is kept.
+    The default is multiplied or divided by L2_STEP as long as that ranks better. With a history, too
+    few held-out events or very many events it is kept.
     """
-    if options.history or trial.judge.count < L2_EVENTS:
+    if options.history or trial.judge.count < L2_EVENTS or len(trial.train) > L2_MOST:
         return options
     PROGRESS.info("regularization: comparing more and less with the default ...")
-    trial = replace(
-        trial,
-        small={
-            "factors": trial.small["factors"],
-            "epochs": math.ceil(options.epochs / L2_PACE),
-            "learning_rate": options.learning_rate * L2_PACE,
-        },
+    on_cpu = resolve_device(options.device) == CPU
+    pace, factors = (
+        (L2_PACE, trial.small["factors"]) if on_cpu else (L2_PACE_ON_GPU, options.factors)
     )
+    small = {
+        "factors": factors,
+        "epochs": math.ceil(options.epochs / pace),
+        "learning_rate": options.learning_rate * pace,
+    }
+    trial = replace(trial, small=small)
     usual = trial.l2_of(options)
     best, times = trial.choice(options), 1.0
     for ratio in (L2_STEP, 1 / L2_STEP):
