@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fmpair.cli.flags import RULE_FLAGS, On, pairs, rule_options, with_flags
-from fmpair.cli.input import FILES, Model, load_model, read_plain
+from fmpair.cli.input import TABLE_FLAGS, Model, load_model, read_plain
 from fmpair.cli.output import Output, OutputFormat, emit, note, show, size_of, table, with_bar
 from fmpair.cluster import check_on
 from fmpair.errors import DataError, OptionError
@@ -101,7 +101,7 @@ def recommend(
     output: Lists = None,
     output_format: OutputFormat = None,
     on: On = None,
-    files: Any = None,
+    table_flags: Any = None,
     ruling: Any = None,
 ) -> None:
     """Recommend items to one user, several, a visitor, or all."""
@@ -113,11 +113,11 @@ def recommend(
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
-        "candidates": _read_items(candidates, files) if candidates else None,
+        "candidates": _read_items(candidates, table_flags) if candidates else None,
         "exclude": exclude or None,
-        "user_features": read_plain(user_features, files, "user") if user_features else None,
+        "user_features": read_plain(user_features, table_flags, "user") if user_features else None,
     } | {"unknown": unknown, **rule_options(ruling)}
-    users = _users(users_file, files) if users_file else user or None
+    users = _users(users_file, table_flags) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)
     elif output in (None, "-") or history is not None or (user and not users_file):
@@ -127,7 +127,7 @@ def recommend(
 
 
 def recommend_command() -> Any:
-    return with_flags(recommend, ruling=RULE_FLAGS, files=FILES)
+    return with_flags(recommend, ruling=RULE_FLAGS, table_flags=TABLE_FLAGS)
 
 
 def _ids(text: str | None) -> list[str] | None:
@@ -254,16 +254,16 @@ def _context(texts: list[str] | None) -> dict[str, str | None]:
     return {name: value or None for name, value in pairs(texts or (), "--context").items()}
 
 
-def _users(path: str, files: dict[str, Any]) -> pl.DataFrame:
+def _users(path: str, table_flags: dict[str, Any]) -> pl.DataFrame:
     """Read a table of users or histories, perhaps with contexts."""
-    frame = read_plain(path, files)
+    frame = read_plain(path, table_flags)
     if "history" not in frame.columns:
         _column_of("user", frame, path)
     return frame
 
 
-def _read_items(path: str, files: dict[str, Any]) -> list[Any]:
-    frame = read_plain(path, files)
+def _read_items(path: str, table_flags: dict[str, Any]) -> list[Any]:
+    frame = read_plain(path, table_flags)
     return frame[_column_of("item", frame, path)].to_list()
 
 
