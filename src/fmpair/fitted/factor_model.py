@@ -163,6 +163,21 @@ class ItemSide:
         return PastItems(history_weights(history), features, within)
 
 
+@dataclass(frozen=True, eq=False)
+class UserSide:
+    """The mean user vector, computed once.
+
+    Copies of a model share it as long as they have the same table of users and the same events.
+    """
+
+    users: np.ndarray
+    seen: Rows
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        return mean_user(self.users, self.seen)
+
+
 def _with_rows(table: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return a table with other rows at these numbers, of which those after its last are all."""
     size = max(len(table), int(numbers.max(initial=-1)) + 1)
@@ -178,7 +193,8 @@ class FactorModel(FittedModel):
 
     parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
     recent: per user the latest events, if the model uses them. `FittedModel` describes the rest.
-    id_lookup and item_side are made from the other fields, or shared with the model copied.
+    id_lookup, item_side and user_side are made from the other fields. A copy shares them with its
+    original if it has the same fields.
     """
 
     space: FeatureSpace
@@ -193,6 +209,7 @@ class FactorModel(FittedModel):
     live: LiveState | None = None
     id_lookup: IdLookup = field(default=cast(IdLookup, None), repr=False, compare=False)
     item_side: ItemSide = field(default=cast(ItemSide, None), repr=False, compare=False)
+    user_side: UserSide = field(default=cast(UserSide, None), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.id_lookup is None or self.id_lookup.space is not self.space:
@@ -200,6 +217,9 @@ class FactorModel(FittedModel):
         parts = self.space, self.parameters, self.item_rows
         if self.item_side is None or not self.item_side.fits(*parts):
             object.__setattr__(self, "item_side", ItemSide(*parts))
+        side, users = self.user_side, self.parameters.users
+        if side is None or side.users is not users or side.seen is not self.seen:
+            object.__setattr__(self, "user_side", UserSide(users, self.seen))
 
     # Items
 
@@ -273,10 +293,10 @@ class FactorModel(FittedModel):
             self.space, self.id_lookup, self.user_rows, self.recent, past, self.live
         )
 
-    @cached_property
+    @property
     def mean_user(self) -> np.ndarray:
-        """float32 [factors]: the vector of an average user, for users not known."""
-        return mean_user(self.parameters.users, self.seen)
+        """float32 [factors]: the mean vector of users with events, used for unknown users."""
+        return self.user_side.mean
 
     @property
     def user_vectors(self) -> np.ndarray:
