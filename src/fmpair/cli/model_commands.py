@@ -157,7 +157,7 @@ def _check_folder(on: str | None, some: bool, output: str | None) -> None:
 
 
 def _is_folder(output: str | None) -> bool:
-    """Return whether lists are written as parts: a file has a suffix, for its format."""
+    """Return whether lists are written as parts into a folder: a path without a suffix."""
     if output in (None, "-"):
         return False
     return Path(output).is_dir() or not Path(output).suffix
@@ -166,7 +166,7 @@ def _is_folder(output: str | None) -> bool:
 def _write_folder(
     fitted: Fitted, folder: str, on: str | None, n: int, options: dict[str, Any]
 ) -> None:
-    """Write Parquet parts of some users each; the same command continues after an interrupt."""
+    """Write the lists as Parquet parts; after an interrupt the same command continues."""
     from fmpair.fitted.model import USERS_AT_ONCE
     from fmpair.fitted.ranked_lists import recommend_to_folder
 
@@ -179,7 +179,7 @@ def _write_folder(
 def _write_parts(
     fitted: Fitted, users: Any, n: int, options: dict[str, Any], output: str, format: str | None
 ) -> None:
-    """Write lists as they are made, some users at a time."""
+    """Write the lists to one file, some users at a time."""
     from fmpair.data.write import write_parts
     from fmpair.fitted.model import USERS_AT_ONCE
 
