@@ -69,8 +69,8 @@ class ItemSide:
     ) -> ItemSide:
         """Return the arrays of a model in which few items differ, from those computed before.
 
-        items: those with other attributes. Others may have other tables, and new items follow; the
-        tables of features are the same.
+        items: those whose attributes changed. The tables of items may have changed and new rows;
+        the tables of features are the same.
         """
         from fmpair.ranking.repacked import repacked
 
@@ -92,7 +92,7 @@ class ItemSide:
         return side
 
     def _differing(self, new: Parameters, items: np.ndarray) -> np.ndarray:
-        """Return the items whose rows of the tables are others or new, and those given."""
+        """Return the given items, and those whose rows of the tables are new or changed."""
         old, known = self.parameters, len(self.parameters.items)
         differs = np.zeros(len(new.items), bool)
         differs[known:] = True
@@ -179,7 +179,7 @@ class UserSide:
 
 
 def _with_rows(table: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return a table with other rows at these numbers, of which those after its last are all."""
+    """Return a copy of a table with rows replaced; every number after its last must be given."""
     size = max(len(table), int(numbers.max(initial=-1)) + 1)
     out = np.empty((size, *table.shape[1:]), table.dtype)
     out[: len(table)] = table
@@ -318,7 +318,7 @@ class FactorModel(FittedModel):
         vectors = self._vectors_of(users, queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
-        offset, events = self._standing(queries.user)
+        offset, events = self._offsets(queries.user)
         return vectors + history_moves(
             self.visitors, self.item_vectors, queries.history, offset, events
         )
@@ -338,24 +338,24 @@ class FactorModel(FittedModel):
         user: -1 for a visitor. The items share a divisor, which counts all of them.
         """
         single = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
-        offset, events = self._standing(np.full(len(items), user, np.int32))
+        offset, events = self._offsets(np.full(len(items), user, np.int32))
         events = np.zeros(len(items)) if events is None else events
         return history_moves(
             self.visitors, self.item_vectors, single, offset, events + len(items) - 1
         )
 
-    def _standing(self, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def _offsets(self, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return the users' vectors minus the mean [queries, length] and their numbers of events.
 
         (None, None) if all are visitors.
         """
         if (user < 0).all():
             return None, None
-        place = self._vectors_of(self.parameters.users[user], known_rows(self.user_rows, user))
-        place = place - self.visitors.mean
-        place[user < 0] = 0
+        vectors = self._vectors_of(self.parameters.users[user], known_rows(self.user_rows, user))
+        offset = vectors - self.visitors.mean
+        offset[user < 0] = 0
         start, number = self.seen.start, np.maximum(user, 0)
-        return place, np.where(user < 0, 0, start[number + 1] - start[number])
+        return offset, np.where(user < 0, 0, start[number + 1] - start[number])
 
     # Rankings
 
@@ -387,7 +387,7 @@ class FactorModel(FittedModel):
     def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         if not is_large(self.item_vectors, len(question.queries.user)):
             return None
-        threads = self.item_side.threads if threads == 1 else threads  # one: somebody waits
+        threads = self.item_side.threads if threads == 1 else threads  # 1: for a single request
         return best_under_rules(self, self.vectors(question.queries), question, n, threads)
 
     def score_rows(self, queries: Queries) -> ScoreRows:
