@@ -78,10 +78,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _by_foreign_name(names: dict[str, str]) -> dict[str, str]:
+    """Return our name by each foreign name; names: our name -> foreign names, with spaces."""
     return {foreign: ours for ours, text in names.items() for foreign in text.split()}
 
 
-# Names of other libraries, by ours.
+# Option names of other libraries -> ours. Errors about an unknown option suggest ours.
 FOREIGN_OPTIONS = _by_foreign_name(
     {
         "factors": "n_factors num_factors no_components n_components embedding_dim embedding_size "
@@ -106,6 +107,7 @@ FOREIGN_OPTIONS = _by_foreign_name(
         "progress": "verbose",
     }
 )
+# Method and attribute names of other libraries -> ours, for errors about a missing attribute.
 FOREIGN_METHODS = _by_foreign_name(
     {
         "score": "predict",
@@ -182,8 +184,10 @@ def memory() -> int:
 
 
 def check_memory(what: str, size: str, needed: int, most_gb: float | None, remedy: str) -> None:
-    """Raise if `needed` bytes for data of a size, such as `20,000 items`, exceed most_gb or all
-    memory."""
+    """Raise if `needed` bytes exceed most_gb, or without most_gb the memory of this process.
+
+    size: what needs the bytes, for the message, such as `20,000 items`.
+    """
     allowed = memory() / 2**30 if most_gb is None else most_gb
     gigabytes = min(needed, LARGEST_SHOWN) / 2**30
     if gigabytes > allowed:
@@ -191,16 +195,20 @@ def check_memory(what: str, size: str, needed: int, most_gb: float | None, remed
         raise OptionError(f"{what} needs {gigabytes:,.1f} GB for {size}, but {limit}: {remedy}")
 
 
-def check_vectors(rows: int, factors: int, machines: int = 1) -> None:
-    """Raise if vectors of `rows` ids and values do not fit; machines: kept at once, for a mean."""
-    needed = 4 * (VECTOR_COPIES + machines - 1) * rows * (factors + 1)
-    size = f"{rows:,} vectors of {factors:,} factors" + f", {machines:,} times" * (machines > 1)
-    remedy = "lower factors" + ", starts or samples" * (machines > 1)
+def check_vectors(rows: int, factors: int, models: int = 1) -> None:
+    """Raise if the vectors of training do not fit into memory.
+
+    rows: the number of ids and values with a vector. models: how many sets of vectors are kept at
+    once, if predictions are a mean over several models.
+    """
+    needed = 4 * (VECTOR_COPIES + models - 1) * rows * (factors + 1)
+    size = f"{rows:,} vectors of {factors:,} factors" + f", {models:,} times" * (models > 1)
+    remedy = "lower factors" + ", starts or samples" * (models > 1)
     check_memory("training", size, needed, None, remedy)
 
 
 def check_negatives(n_negatives: int, factors: int, threads: int) -> None:
-    """Raise if the lists of negatives do not fit."""
+    """Raise if the lists of negatives do not fit into memory."""
     needed = 4 * threads * n_negatives * (factors + 10)
     size = f"{n_negatives:,} negatives of {factors:,} factors on {threads:,} threads"
     check_memory("training", size, needed, None, "lower n_negatives or factors")

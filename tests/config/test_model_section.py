@@ -6,7 +6,7 @@ import pytest
 
 from fmpair.config import model_section, read
 from fmpair.config.experiment import Candidate, Experiment, Source, Step, as_plain, from_plain
-from fmpair.config.model_section import USUAL, usual_ranges
+from fmpair.config.model_section import TUNED_BY_DEFAULT, default_ranges
 from fmpair.errors import ConfigError, OptionError
 from fmpair.models.catalog import find
 from fmpair.training.search import Budget, Range
@@ -115,10 +115,10 @@ def test_a_tuned_model_is_read_back_from_a_run_folder(file):
 
 
 def test_numbers_are_tuned_around_their_defaults_unless_they_are_given():
-    assert usual_ranges(find("item-knn"), {}) == {
+    assert default_ranges(find("item-knn"), {}) == {
         "k": Range(low=10, high=1000, log=True), "shrinkage": Range(low=1.0, high=100.0, log=True)
     }  # fmt: skip
-    assert set(usual_ranges(find("item-knn"), {"k": 7})) == {"shrinkage"}
-    assert set(usual_ranges(find("bpr-mf"), {})) == {"factors", "regularization", "learning_rate"}
-    assert usual_ranges(find("pure-svd"), {}) == {"factors": Range((10, 20, 40, 80))}
-    assert set(usual_ranges(find("ease"), {})) == {"regularization"} <= set(USUAL)
+    assert set(default_ranges(find("item-knn"), {"k": 7})) == {"shrinkage"}
+    assert set(default_ranges(find("bpr-mf"), {})) == {"factors", "regularization", "learning_rate"}
+    assert default_ranges(find("pure-svd"), {}) == {"factors": Range((10, 20, 40, 80))}
+    assert set(default_ranges(find("ease"), {})) == {"regularization"} <= set(TUNED_BY_DEFAULT)

@@ -296,8 +296,8 @@ def test_the_order_of_rows_can_be_said_to_be_that_of_time():
     mixed = data.take(np.array([4, 0, 3, 1, 2]))  # rows keep their place in time
     *_, last = leave_last_out(mixed).parts(mixed)
     assert sorted(last.frame().select("user", "item").rows()) == [("a", 3), ("b", 2)]
-    assert split_leakage.report(train, test).crossings[0].counts["older"] == 0
-    assert split_leakage.report(test, train).crossings[0].counts["older"] == 3
+    assert split_leakage.report(train, test).comparisons[0].counts["older"] == 0
+    assert split_leakage.report(test, train).comparisons[0].counts["older"] == 3
 
 
 def test_an_order_beside_times_and_an_unknown_one_are_refused():

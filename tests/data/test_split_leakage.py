@@ -18,7 +18,7 @@ SAME = ("same_pair", "same_situation", "same_event")
 
 
 def test_every_figure_is_as_counted_by_hand():
-    (found,) = report(TRAIN, TEST).crossings
+    (found,) = report(TRAIN, TEST).comparisons
     assert (found.totals["events"], found.totals["users"], found.totals["items"]) == (5, 3, 4)
     assert found.counts["older"] == 3  # than 50: 20, 15, 30
     assert found.counts["older_for_user"] == 1  # a's latest is 20, b's 50
@@ -42,7 +42,7 @@ def test_it_does_not_matter_whether_the_parts_share_their_numbering():
 
 def test_without_times_or_with_other_columns_those_figures_are_unknown():
     bare = Dataset.from_frame({"user": ["a", "c"], "item": [2, 7]})
-    (found,) = report(TRAIN, bare).crossings
+    (found,) = report(TRAIN, bare).comparisons
     assert found.counts["older"] is None and found.counts["older_for_user"] is None
     assert found.counts["tied_for_user"] is None
     assert found.counts["later"] is None and found.counts["later_for_user"] is None
@@ -51,7 +51,7 @@ def test_without_times_or_with_other_columns_those_figures_are_unknown():
         found.counts["same_situation"],
         found.counts["same_event"],
     ) == (1, None, None)
-    (found,) = report(bare, bare).crossings
+    (found,) = report(bare, bare).comparisons
     assert (
         found.counts["same_pair"],
         found.counts["same_situation"],
@@ -64,14 +64,14 @@ def test_lists_and_mixed_numbers_are_compared_too():
     columns = {"tags": [["x", "y"], ["z"]], "size": [1, 2]}
     one = Dataset.from_frame({"user": [1, 1], "item": [1, 2], **columns})
     two = Dataset.from_frame({"user": [1, 1], "item": [1, 2], **columns, "size": [1.0, 2.5]})
-    assert report(one, two).crossings[0].counts["same_event"] == 1
+    assert report(one, two).comparisons[0].counts["same_event"] == 1
 
 
 def test_the_validation_part_stands_between():
     data = synthetic.make(users=40, items=30, events=1000).data
     train, validation, test = holdout(data, validation=0.2).parts(data)
     found = report(train, test, validation)
-    assert [(c.before, c.after) for c in found.crossings] == [
+    assert [(c.before, c.after) for c in found.comparisons] == [
         ("train", "test"), ("train", "validation"), ("validation", "test"),
     ]  # fmt: skip
     frame = found.frame()
@@ -93,7 +93,7 @@ def test_the_sentences_name_what_was_found_and_nothing_else():
 def test_a_split_by_time_has_nothing_older_in_its_test_part():
     data = synthetic.make(users=40, items=30, events=1000).data
     train, _, test = by_time(data).parts(data)
-    assert report(train, test).crossings[0].counts["older"] == 0
+    assert report(train, test).comparisons[0].counts["older"] == 0
     train, _, test = holdout(data).parts(data)
     share = report(train, test).frame().filter(figure="older")["share"].item()
     assert share == pytest.approx(1, abs=0.05)
@@ -102,12 +102,12 @@ def test_a_split_by_time_has_nothing_older_in_its_test_part():
 def test_where_only_each_users_order_is_known_only_their_own_future_is_told():
     events = {"user": ["a", "b", "a", "b"], "item": [1, 1, 2, 2]}
     data = Dataset.from_frame(events, order="per-user")
-    (found,) = report(data.take(np.array([1, 2])), data.take(np.array([0, 3]))).crossings
+    (found,) = report(data.take(np.array([1, 2])), data.take(np.array([0, 3]))).comparisons
     assert (found.counts["older"], found.counts["older_for_user"]) == (None, 1)
     assert (found.counts["later"], found.counts["later_for_user"]) == (None, 1)
 
 
 def test_rows_of_different_data_sets_have_no_order():
     one, two = (Dataset.from_frame({"user": ["a"], "item": [1]}, order="rows") for _ in range(2))
-    (found,) = report(one, two).crossings
+    (found,) = report(one, two).comparisons
     assert found.counts["older"] is None and found.counts["later_for_user"] is None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmpair.data import Dataset
-from fmpair.data.parts import time_lines
+from fmpair.data.parts import user_timelines
 from fmpair.data.times import (
     before_all,
     is_calendar,
@@ -162,7 +162,7 @@ def test_a_few_events_without_a_time_are_the_oldest_of_their_users():
     times = [None, *range(1, 40)]
     frame = pl.DataFrame({"user": ["a", "b"] * 20, "item": range(40), "timestamp": times})
     data = Dataset.from_frame(frame.sort(pl.col("timestamp").is_null(), maintain_order=True))
-    lines = time_lines(data)
+    lines = user_timelines(data)
     ann, bob = (int(lines.start[data.users.number(user)]) for user in ("a", "b"))
     oldest = data.items.ids.gather(lines.item[[ann, bob]]).to_list()
     assert oldest == [0, 1]  # 0 has no time, and stands in the last row

@@ -43,5 +43,5 @@ def test_the_need_is_that_of_all_vectors(monkeypatch):
     asked = []
     monkeypatch.setattr(checks, "check_memory", lambda *given: asked.append(given))
     checks.check_vectors(100, 9)
-    checks.check_vectors(100, 9, machines=5)
+    checks.check_vectors(100, 9, models=5)
     assert [given[2] for given in asked] == [4 * 3 * 100 * 10, 4 * 7 * 100 * 10]

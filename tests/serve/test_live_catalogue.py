@@ -18,6 +18,7 @@ from fmpair.serve.application import Application
 from fmpair.serve.live_catalogue import Changes
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import Service
+from fmpair.training.growth import with_items
 
 KINDS = ("book", "film")
 
@@ -132,6 +133,13 @@ def test_a_changed_attribute_changes_the_score(service):
     assert score(service, book) < before
     model = service.service.models.of(None)[1]
     assert model.catalogue.row(book) == {"kind": "film", "price": 3}
+
+
+def test_a_push_does_not_compute_the_mean_user_again(files):
+    model = load(files / "kinds.fmpair")
+    pushed = with_items(model, pl.Series(["new"]), pl.DataFrame({"kind": ["book"]}))
+    assert len(pushed.item_ids) == len(model.item_ids) + 1
+    assert pushed.mean_user is model.mean_user
 
 
 def test_columns_that_are_not_named_stay_and_null_erases(service):

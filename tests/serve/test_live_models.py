@@ -18,8 +18,8 @@ from fmpair.events.event import Event
 from fmpair.events.store import open_store
 from fmpair.models import FMPair
 from fmpair.serve import worker
-from fmpair.serve.live_models import ID_LENGTH, PATIENCE, LiveModels
-from fmpair.serve.settings import CANDIDATE, CURRENT, WorkerPlace
+from fmpair.serve.live_models import ID_LENGTH, MAX_WAIT, LiveModels
+from fmpair.serve.settings import CANDIDATE, CURRENT, WorkerSlot
 from fmpair.serve.worker import FileWatch
 
 ITEMS, START = 20, 1_600_000_000
@@ -251,7 +251,7 @@ def test_a_store_that_does_not_return_delays_no_list(path, store, monkeypatch):
     start = time.monotonic()
     asyncio.run(ask())
     assert models.position == 1 and "i1" not in best(models, "u3", ITEMS)
-    assert time.monotonic() - start < 50 * PATIENCE
+    assert time.monotonic() - start < 50 * MAX_WAIT
 
 
 def test_what_another_process_stores_during_a_read_is_known_to_the_next_list(path, store, tmp_path):
@@ -275,7 +275,7 @@ def test_a_worker_that_is_restarted_answers_without_a_store_and_knows_all_once_i
         patched.setattr(store, "learned", gone)
         with pytest.raises(MachineError, match="gone"):
             LiveModels(path, store)
-        models = LiveModels(path, store, place=WorkerPlace(0, again=True))
+        models = LiveModels(path, store, slot=WorkerSlot(0, restarted=True))
         models.follow()
         assert best(models, "u3") and models.trouble == "the database is gone"
         assert models.stale_since <= time.time()

@@ -13,7 +13,7 @@ from fmpair import Dataset
 from fmpair.models import Popularity
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.request_options import rules_in_service
-from fmpair.serve.settings import CURRENT, DESCRIPTORS, WorkerPlace
+from fmpair.serve.settings import CURRENT, DESCRIPTORS, WorkerSlot
 from fmpair.serve.worker import FileWatch
 
 
@@ -107,12 +107,12 @@ def test_a_worker_that_is_restarted_refuses_what_the_others_have_refused(path):
     with path.open("rb") as file:
         saved(path, events(named("other")))
         kept = {CURRENT: SimpleNamespace(descriptor=file.fileno())}
-        models = LiveModels(path, place=WorkerPlace(0, again=True, kept=kept))
+        models = LiveModels(path, slot=WorkerSlot(0, restarted=True, kept=kept))
         assert models.of("user-001")[1].user_ids.tolist() == named("user")
         assert not models.reload() and "it knows 0 of" in models.rejected[CURRENT].why
         saved(path, events(named("user", 50)))
         assert models.reload() and len(models.of(None)[1].user_ids) == 50
-    fresh = LiveModels(path, place=WorkerPlace(0, again=False, kept=kept))
+    fresh = LiveModels(path, slot=WorkerSlot(0, restarted=False, kept=kept))
     assert len(fresh.of(None)[1].user_ids) == 50
 
 

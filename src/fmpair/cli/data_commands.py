@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fmpair.cli.flags import with_flags
-from fmpair.cli.input import READING, Events, open_events, read_events
+from fmpair.cli.input import READ_FLAGS, Events, open_events, read_events
 from fmpair.cli.output import Output, OutputFormat, emit, note
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name of `fmpair data list`.")]
@@ -92,8 +92,8 @@ def make(
 def app() -> typer.Typer:
     group = typer.Typer(help="Public data sets, statistics, conversion, generated data.")
     group.command("list")(list_sets)
-    group.command()(with_flags(describe, reading=READING))
+    group.command()(with_flags(describe, reading=READ_FLAGS))
     group.command()(fetch)
-    group.command()(with_flags(convert, reading=READING))
+    group.command()(with_flags(convert, reading=READ_FLAGS))
     group.command()(make)
     return group

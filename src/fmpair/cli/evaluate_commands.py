@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import Flag, flag, given_only, in_flags, with_flags
-from fmpair.cli.input import READING, open_events, plain_options, read_events
+from fmpair.cli.input import READ_FLAGS, open_events, plain_options, read_events
 from fmpair.cli.output import Output, emit, note
 from fmpair.errors import OptionError, spelled
 
@@ -156,7 +156,7 @@ def _counts(result: Evaluation) -> str:
 
 
 def command() -> Any:
-    return with_flags(evaluate, protocol_flags=PROTOCOL, reading=READING)
+    return with_flags(evaluate, protocol_flags=PROTOCOL, reading=READ_FLAGS)
 
 
 def protocol_from(name: str | None, flags: dict[str, Any], *parts: Dataset) -> Protocol:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import On, pairs, with_flags
-from fmpair.cli.input import READING, reading_options, role_table
+from fmpair.cli.input import READ_FLAGS, reading_options, role_table
 from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, busy, note, note_no_figures, show
 from fmpair.errors import DataError, in_file
 from fmpair.text import harmless
@@ -70,7 +70,7 @@ def init(
 
 
 def init_command() -> Any:
-    return with_flags(init, reading=[option for option in READING if option.name in INIT_FLAGS])
+    return with_flags(init, reading=[option for option in READ_FLAGS if option.name in INIT_FLAGS])
 
 
 def validate(file: ExperimentFile, overrides: Overrides = None) -> None:

@@ -14,7 +14,7 @@ import typer
 from fmpair.cli.flags import Flag, flag, pairs, with_flags
 from fmpair.cli.input import (
     EVENTS_HELP,
-    READING,
+    READ_FLAGS,
     Events,
     Model,
     OpenedEvents,
@@ -211,16 +211,16 @@ def fold_in(
 
 def fit_command() -> Any:
     app = typer.Typer(add_completion=False)
-    app.command()(with_flags(fit, reading=READING, recipe=recipe_flags()))
+    app.command()(with_flags(fit, reading=READ_FLAGS, recipe=recipe_flags()))
     return typer.main.get_command(app)
 
 
 def update_command() -> Any:
-    return with_flags(update, reading=READING)
+    return with_flags(update, reading=READ_FLAGS)
 
 
 def fold_in_command() -> Any:
-    return with_flags(fold_in, reading=READING)
+    return with_flags(fold_in, reading=READ_FLAGS)
 
 
 def _print_roles(opened: OpenedEvents) -> None:

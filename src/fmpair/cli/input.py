@@ -44,8 +44,8 @@ def _switch(name: str, default: bool, help: str, spelling: str) -> Flag:
     return flag(name, bool, default, spelling, help=help, rich_help_panel=PANEL)
 
 
-# Each is an option of `fmpair.read` of the same name, except no_context.
-READING = (
+# Flags for reading events. Each is the option of `fmpair.read` of the same name, but no_context.
+READ_FLAGS = (
     _option("user", "COLUMN", "The user id column; by default inferred from the names."),
     _option("item", "COLUMN", "The item id column; by default inferred from the names."),
     _option("rating", "COLUMN", "The rating column."),
@@ -113,10 +113,10 @@ READING = (
     ),
     _repeated("columns", "NAME", "The name of the next column (repeat).", "--column"),
 )
-# Options for reading a plain table of any content.
-FILES = tuple(
+# Flags for reading a plain table, whose columns have no roles.
+TABLE_FLAGS = tuple(
     option
-    for option in READING
+    for option in READ_FLAGS
     if option.name in ("separator", "encoding", "header", "columns", "ragged", "nulls")
 )
 
@@ -134,12 +134,12 @@ class OpenedEvents:
 
     def lines(self) -> list[str]:
         """Return the table of column roles."""
-        return [] if self.decisions is None else role_table(self.decisions, in_flags(READING))
+        return [] if self.decisions is None else role_table(self.decisions, in_flags(READ_FLAGS))
 
     def surprises(self) -> str:
         """Return a line about columns that are not used as context because of their contents."""
         text = "" if self.decisions is None else self.decisions.surprises
-        return spelled(text, in_flags(READING))
+        return spelled(text, in_flags(READ_FLAGS))
 
 
 def read_events(source: str, reading: dict[str, Any]) -> Dataset:
@@ -227,22 +227,22 @@ def _short(text: str) -> str:
     return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 3]}..."
 
 
-def read_plain(path: str, files: dict[str, Any], role: str | None = None) -> pl.DataFrame:
+def read_plain(path: str, table_flags: dict[str, Any], role: str | None = None) -> pl.DataFrame:
     """Read a plain table; role: read it as attributes of users or items."""
     from fmpair.data.read import read_frame, read_table
 
-    options = plain_options(path, files)
+    options = plain_options(path, table_flags)
     return read_frame(path, **options) if role is None else read_table(path, role, **options)
 
 
-def plain_options(path: str, files: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags of FILES that the reader of this file accepts."""
+def plain_options(path: str, table_flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of TABLE_FLAGS that the reader of this file accepts."""
     from inspect import signature
 
     from fmpair.data.read import FORMATS, guess_format
 
     known = signature(FORMATS[guess_format(path)]).parameters
-    options = reading_options({option.name: files[option.name] for option in FILES})
+    options = reading_options({option.name: table_flags[option.name] for option in TABLE_FLAGS})
     return {name: value for name, value in options.items() if name in known}
 
 

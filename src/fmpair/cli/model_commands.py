@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fmpair.cli.flags import RULE_FLAGS, On, pairs, rule_options, with_flags
-from fmpair.cli.input import FILES, Model, load_model, read_plain
+from fmpair.cli.input import TABLE_FLAGS, Model, load_model, read_plain
 from fmpair.cli.output import Output, OutputFormat, emit, note, show, size_of, table, with_bar
 from fmpair.cluster import check_on
 from fmpair.errors import DataError, OptionError
@@ -101,7 +101,7 @@ def recommend(
     output: Lists = None,
     output_format: OutputFormat = None,
     on: On = None,
-    files: Any = None,
+    table_flags: Any = None,
     ruling: Any = None,
 ) -> None:
     """Recommend items to one user, several, a visitor, or all."""
@@ -113,11 +113,11 @@ def recommend(
         "context": _context(context),
         "time": time,
         "exclude_seen": not include_seen,
-        "candidates": _read_items(candidates, files) if candidates else None,
+        "candidates": _read_items(candidates, table_flags) if candidates else None,
         "exclude": exclude or None,
-        "user_features": read_plain(user_features, files, "user") if user_features else None,
+        "user_features": read_plain(user_features, table_flags, "user") if user_features else None,
     } | {"unknown": unknown, **rule_options(ruling)}
-    users = _users(users_file, files) if users_file else user or None
+    users = _users(users_file, table_flags) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)
     elif output in (None, "-") or history is not None or (user and not users_file):
@@ -127,7 +127,7 @@ def recommend(
 
 
 def recommend_command() -> Any:
-    return with_flags(recommend, ruling=RULE_FLAGS, files=FILES)
+    return with_flags(recommend, ruling=RULE_FLAGS, table_flags=TABLE_FLAGS)
 
 
 def _ids(text: str | None) -> list[str] | None:
@@ -157,7 +157,7 @@ def _check_folder(on: str | None, some: bool, output: str | None) -> None:
 
 
 def _is_folder(output: str | None) -> bool:
-    """Return whether lists are written as parts: a file has a suffix, for its format."""
+    """Return whether lists are written as parts into a folder: a path without a suffix."""
     if output in (None, "-"):
         return False
     return Path(output).is_dir() or not Path(output).suffix
@@ -166,7 +166,7 @@ def _is_folder(output: str | None) -> bool:
 def _write_folder(
     fitted: Fitted, folder: str, on: str | None, n: int, options: dict[str, Any]
 ) -> None:
-    """Write Parquet parts of some users each; the same command continues after an interrupt."""
+    """Write the lists as Parquet parts; after an interrupt the same command continues."""
     from fmpair.fitted.model import USERS_AT_ONCE
     from fmpair.fitted.ranked_lists import recommend_to_folder
 
@@ -179,7 +179,7 @@ def _write_folder(
 def _write_parts(
     fitted: Fitted, users: Any, n: int, options: dict[str, Any], output: str, format: str | None
 ) -> None:
-    """Write lists as they are made, some users at a time."""
+    """Write the lists to one file, some users at a time."""
     from fmpair.data.write import write_parts
     from fmpair.fitted.model import USERS_AT_ONCE
 
@@ -254,16 +254,16 @@ def _context(texts: list[str] | None) -> dict[str, str | None]:
     return {name: value or None for name, value in pairs(texts or (), "--context").items()}
 
 
-def _users(path: str, files: dict[str, Any]) -> pl.DataFrame:
+def _users(path: str, table_flags: dict[str, Any]) -> pl.DataFrame:
     """Read a table of users or histories, perhaps with contexts."""
-    frame = read_plain(path, files)
+    frame = read_plain(path, table_flags)
     if "history" not in frame.columns:
         _column_of("user", frame, path)
     return frame
 
 
-def _read_items(path: str, files: dict[str, Any]) -> list[Any]:
-    frame = read_plain(path, files)
+def _read_items(path: str, table_flags: dict[str, Any]) -> list[Any]:
+    frame = read_plain(path, table_flags)
     return frame[_column_of("item", frame, path)].to_list()
 
 

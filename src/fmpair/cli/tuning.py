@@ -76,7 +76,7 @@ def tuned(
 
 
 def data_section(source: str, reading: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the section `data` of an experiment file for these events; None for standard input."""
+    """Return the section `data` of an experiment file for events; None for standard input."""
     from fmpair.data import public_sets
 
     if source == "-":

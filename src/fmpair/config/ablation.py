@@ -57,7 +57,7 @@ def expand_ablations(
 
 
 def _fields_of(model: Candidate, header: Header) -> dict[str, Column]:
-    """Return by name the columns of a model; a name of two tables is prefixed with its role."""
+    """Return the columns of a model by name; a name in two tables gets its role as prefix."""
     every = {"context": header.context, "user_fields": header.users, "item_fields": header.items}
     columns = [
         (option, name)
@@ -84,7 +84,7 @@ def _header(data: Node, source: Source, filters: Sequence[Step]) -> Header | Non
 
 
 def pairs_of(model: Candidate, fields: dict[str, Column]) -> list[Pair]:
-    """Return the pairs of fields in terms of order three, [] where the model has no such terms."""
+    """Return the pairs of fields that terms of order three have; [] for a model of order two."""
     if model.options.get("order") != 3:
         return []
     if model.options.get("pairs") is not None:
@@ -101,7 +101,11 @@ def pairs_of(model: Candidate, fields: dict[str, Column]) -> list[Pair]:
 
 
 def _names(model: Candidate, fields: Collection[str], pairs: Collection[Pair]) -> Ablation:
-    """Return the labels; a single field needs no others than `none` and that of the full model."""
+    """Return the labels of all versions of a model.
+
+    With a single field, leaving it out is the model with no field, and the field alone is the full
+    model, so these versions have the same labels.
+    """
     full, none = model.name, f"{model.name} with no field"
     single = len(fields) == 1
     without = {name: none if single else f"{full} without {name}" for name in fields}
@@ -118,7 +122,7 @@ def _label(pair: Pair) -> str:
 def _without_pair(
     model: Candidate, names: Ablation, pair: Pair, every: Sequence[Pair]
 ) -> Candidate:
-    """Return the model without one pair of fields; without any pair it is of order two."""
+    """Return the model without one pair of fields; if no pair remains, a model of order two."""
     remaining = [list(other) for other in every if other != pair]
     options = {name: value for name, value in model.options.items() if name not in TRIPLES}
     if remaining:
@@ -165,7 +169,7 @@ def _with_columns(
 
 
 def _without_pairs(options: dict[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """Return the options without pairs of removed fields; without any pair, of order two."""
+    """Return the options without pairs of removed fields; of order two if no pair remains."""
     pairs = options.get("pairs")
     if pairs is None:
         return options

@@ -22,8 +22,8 @@ from fmpair.data.formats.delimited import read_columns, with_names
 from fmpair.data.formats.parquet import parquet_columns
 from fmpair.data.formats.source import Contents, find_file, parse_errors, read_text
 from fmpair.data.frame import id_columns, with_types
-from fmpair.data.item_columns import vector_columns
 from fmpair.data.read import FORMATS, guess_format, read_contents, read_delimited, read_table
+from fmpair.data.vector_files import vector_columns
 from fmpair.errors import DataError, FmpairError, unknown
 from fmpair.evaluation.views import CONTEXT
 from fmpair.features.layouts import SOURCE

@@ -29,8 +29,8 @@ from fmpair.training.trainable import can_stop_early
 from fmpair.training.tuning import FACTORS_TIMES
 
 Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the file
-# Handling of models that are code from outside fmpair: report a mistake, import the code, or
-# leave the options unchecked.
+# What to do with models that are code from outside fmpair. refused: report a mistake; allowed:
+# import the code; unseen: do not import it, so that the options are not checked.
 Code = Literal["refused", "allowed", "unseen"]
 
 GRID, SEARCH = "grid", "search"
@@ -39,7 +39,7 @@ TOO_MANY = f"more than {MAX_MODELS:,} models, the limit of an experiment"
 
 
 def read_models(node: Node, code: Code = "refused") -> Models:
-    """Read every candidate; ablations are not expanded yet."""
+    """Read every model of the section; ablations are expanded later."""
     models: Models = {}
     entries = node.items()
     if node.value == []:
@@ -79,7 +79,7 @@ def read_seeds(node: Node) -> tuple[int, ...]:
 
 def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     """Return the candidate of an entry, None if it has no kind."""
-    about = model_keys().known
+    about = model_keys().known  # keys of any model, which are not options of its recipe
     recipe = _recipe(node.at("kind"), code) if isinstance(node.value.get("kind"), str) else None
     known = Options({}, open=True) if recipe is None else options_of(recipe)
     every = Options({**known.known, **about}, open=known.open)
@@ -340,12 +340,12 @@ def check_code(experiment: Experiment) -> None:
 
 # The option `tune` of models: its budget, and the options that are tuned by default.
 
-# Options that are tuned by default: from a tenth to ten times their default, or in these ranges
-# where it depends on the data. FMPair has a search of its own, see `training.tuning`.
-USUAL = (
+# Options that are tuned by default: from a tenth to ten times their default value. Those whose
+# default depends on the data have fixed ranges. FMPair has its own search, see `training.tuning`.
+TUNED_BY_DEFAULT = (
     "k", "shrinkage", "smoothing", "alpha", "regularization", "factors", "learning_rate",
 )  # fmt: skip
-SPREAD = 10
+TIMES = 10  # the bounds of a range are the default value divided and multiplied by this
 WITHOUT_DEFAULT = {
     "regularization": Range(low=0.001, high=0.3, log=True),
     "factors": Range((32, 64, 128, 256)),
@@ -355,13 +355,16 @@ WITHOUT_DEFAULT = {
 def read_budget(
     node: Node, recipe: Any, search: Mapping[str, Range], options: Mapping[str, Any]
 ) -> Budget | None:
-    """Read `tune`: a time such as 5m, or {trials: 40}; recipe: None if it cannot be imported."""
+    """Read `tune`: a time such as 5m, or {trials: 40}.
+
+    recipe: None if it cannot be imported. search: the ranges in the file. options: those given.
+    """
     given = node.value
     trials = given.get("trials") if isinstance(given, dict) and set(given) == {"trials"} else None
     if not (isinstance(given, str) or trials is not None):
         node.wrong(f"must be a time such as 5m, or {{trials: 40}}, not {shown(given)}")
         return None
-    if not (recipe is None or search or tunes_itself(recipe) or usual_ranges(recipe, options)):
+    if not (recipe is None or search or tunes_itself(recipe) or default_ranges(recipe, options)):
         node.wrong("the model has no option that is tuned by default: give some as {search: ...}")
     try:
         return Budget.of(given if trials is None else None, trials)
@@ -371,7 +374,10 @@ def read_budget(
 
 
 def check_budgets(models: Iterable[tuple[Candidate, Node]], trials: int) -> None:
-    """Record a mistake if models are tuned with different budgets; trials: without their own."""
+    """Record a mistake if models are tuned with different budgets.
+
+    trials: the budget of models without one of their own.
+    """
     budgets = [(budget_of(model, trials), node) for model, node in models if model.tuned]
     for budget, node in budgets:
         if budget != budgets[0][0]:
@@ -383,7 +389,7 @@ def check_budgets(models: Iterable[tuple[Candidate, Node]], trials: int) -> None
 
 
 def budget_of(model: Candidate, trials: int) -> Budget:
-    """Return what the search of a model may spend."""
+    """Return the budget of a model's search; trials: if it has no budget of its own."""
     return model.tune or Budget(trials=trials)
 
 
@@ -392,11 +398,11 @@ def tunes_itself(recipe: Any) -> bool:
     return hasattr(recipe, "tune")
 
 
-def usual_ranges(recipe: Any, given: Mapping[str, Any]) -> dict[str, Range]:
+def default_ranges(recipe: Any, given: Mapping[str, Any]) -> dict[str, Range]:
     """Return the ranges of the options of a recipe that are tuned by default and not given."""
     ranges = {}
     for name, option in options_of(recipe).known.items():
-        if name not in USUAL or name in given:
+        if name not in TUNED_BY_DEFAULT or name in given:
             continue
         default = option.default
         number = isinstance(default, int | float) and not isinstance(default, bool)
@@ -404,8 +410,8 @@ def usual_ranges(recipe: Any, given: Mapping[str, Any]) -> dict[str, Range]:
             ranges[name] = Range(tuple(max(int(default * times), 1) for times in FACTORS_TIMES))
         elif number and default > 0:
             whole = isinstance(default, int)
-            low = max(default // SPREAD, 1) if whole else default / SPREAD
-            ranges[name] = Range(low=low, high=default * SPREAD, log=True)
+            low = max(default // TIMES, 1) if whole else default / TIMES
+            ranges[name] = Range(low=low, high=default * TIMES, log=True)
         elif name in WITHOUT_DEFAULT:
             ranges[name] = WITHOUT_DEFAULT[name]
     return ranges

@@ -42,15 +42,18 @@ from fmpair.fitted.rules import Rules, rules_of
 from fmpair.metrics import Metric
 
 MAX_CELLS = 100_000  # models x folds x seeds
-# The limits of numbers in a section.
+# The least and the largest values of numbers in the sections tune, compare, run and output.
 MINIMA = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
 MAXIMA = {"trials": 100_000, "workers": 256}
 RULE_KEYS = ("where", "limit", "boost", "diversity")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """An experiment, the node of its file, and the file's entry of each model by label."""
+class ReadExperiment:
+    """An experiment with the nodes of its file, which messages need.
+
+    top: the node of the whole file; entries: the node of each model, by label.
+    """
 
     experiment: Experiment
     top: Node
@@ -64,7 +67,8 @@ def read(path: str | Path, overrides: Sequence[str] = (), allow_code: bool = Fal
     allow_code: import and run models that the file names as package.module:Class, also those in
     its folder. Such a file can do whatever you can: allow it only for files you trust.
     """
-    experiment = reading(path, overrides, "allowed" if allow_code else "refused").experiment
+    code: Code = "allowed" if allow_code else "refused"
+    experiment = _read(path, overrides, code).experiment
     return replace(experiment, allow_code=allow_code)
 
 
@@ -73,7 +77,7 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 
     No code from outside fmpair is imported, so the options of such models are not checked.
     """
-    checked = reading(path, overrides, "unseen")
+    checked = _read(path, overrides, "unseen")
     with parse_errors(f"{path} as an experiment file", refused):
         for key, text in missing_columns(checked.experiment):
             if key[0] == "models":  # labels here, list positions in the file
@@ -83,17 +87,16 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     return checked.experiment
 
 
-def reading(path: str | Path, overrides: Sequence[str] = (), code: Code = "refused") -> Reading:
-    """Read an experiment file, with the nodes of its models; code: see `Code`."""
-    read = document.read(path, overrides)
-    top = Node(Mistakes(read), {} if read.values is None else read.values)
+def _read(path: str | Path, overrides: Sequence[str], code: Code) -> ReadExperiment:
+    text = document.read(path, overrides)
+    top = Node(Mistakes(text), {} if text.values is None else text.values)
     with parse_errors(f"{path} as an experiment file", refused):
         if not top.is_a(dict):
             top.mistakes.check()
-        return _reading(top, code)
+        return _read_sections(top, code)
 
 
-def _reading(top: Node, code: Code) -> Reading:
+def _read_sections(top: Node, code: Code) -> ReadExperiment:
     for name in top.value:
         top.at(name).holding(name).is_in("section", schema.TEXTS)
     for name in ("data", "models"):
@@ -124,7 +127,7 @@ def _reading(top: Node, code: Code) -> Reading:
         split=split or Step(""),
         **sections,
     )
-    return Reading(experiment, top, {label: entry for label, (_, entry) in models.items()})
+    return ReadExperiment(experiment, top, {label: entry for label, (_, entry) in models.items()})
 
 
 def _other_sections(top: Node) -> dict[str, Any]:

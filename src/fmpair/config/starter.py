@@ -19,9 +19,9 @@ from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT,
 from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import MINUTES, event_types, first_of_run, ordered_event_types
 from fmpair.data.formats.source import parse_errors
-from fmpair.data.item_columns import with_vector_paths
 from fmpair.data.read import read_contents
 from fmpair.data.times import DAY, has_times, is_calendar, moments, untimed
+from fmpair.data.vector_files import with_vector_paths
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
 

@@ -53,7 +53,7 @@ ORDERS = ("rows", "per-user")  # rows in order of time, for data without times
 class Dataset:
     """Immutable events (user, item, context) over shared vocabularies.
 
-    user, item: int32 [events], indices into `users` and `items`.
+    users, items: the ids. user, item: int32 [events], indices into them.
     columns: one row per event; any of rating, weight, timestamp, domain, session, event_type, and
     the context columns.
     user_table, item_table: one row per id of the vocabulary, null for missing values.
@@ -64,7 +64,7 @@ class Dataset:
     give the order of all events ('rows') or only of the events of each user ('per-user').
     id_columns: names of the user and item columns in the source.
     event_weights: weights by event type, already applied to `weight`; None if not used.
-    catalogue: every column known of items, learned from or not, with the ids in the first one.
+    catalogue: all columns of the item table, learned from or not; the first column has the ids.
     """
 
     users: Vocabulary
@@ -118,10 +118,10 @@ class Dataset:
 
         user, item, rating, ..., event_type: names of the columns with these roles; session and
         event_type are never context.
-        context: context columns; by default all that neither describe the item nor are ids.
+        context: context columns; by default inferred.
         ignore: columns to leave out.
-        users, items: attribute tables, keyed by the same id columns.
-        vectors: files of vectors of items (.npy, .npz, .safetensors), each a column of the table.
+        users, items: tables of attributes, with an id column of the same name.
+        vectors: files of item vectors (.npy, .npz, .safetensors); each becomes an item column.
         item_columns: columns that describe the item, to learn from; those of the events move to
         the item table. display: columns of the item that are only used for rules and display. By
         default these are texts that differ from item to item, such as a title.
@@ -148,8 +148,8 @@ class Dataset:
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = item_table(events, decisions, table, name_list(leaks), vectors)
-        data = _described(data, decisions, table, item_columns, display)
-        return replace(_shown(data, impressions, user, item, timestamp), frame_kind=kind_of(frame))
+        data = _with_item_table(data, decisions, table, item_columns, display)
+        return replace(_with_impressions(data, impressions, given), frame_kind=kind_of(frame))
 
     @classmethod
     def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
@@ -418,15 +418,17 @@ def _without_repeats(data: Dataset, minutes: float | None) -> Dataset:
     return replace(data, user=data.user[rows], item=data.item[rows], columns=columns)
 
 
-def _shown(data: Dataset, impressions: Any, *columns: str | None) -> Dataset:
-    """Return the data with the table of impressions, if there is one."""
-    return data if impressions is None else data.with_impressions(impressions, *columns)
+def _with_impressions(data: Dataset, impressions: Any, columns: dict[str, str | None]) -> Dataset:
+    """Return the data with the table of impressions, if one is given; columns: by role."""
+    if impressions is None:
+        return data
+    return data.with_impressions(impressions, *(columns[r] for r in ("user", "item", "timestamp")))
 
 
-def _described(
+def _with_item_table(
     data: Dataset, decisions: Decisions, table: Any, learn: Any, display: Any
 ) -> Dataset:
-    """Return the data with the item table, if there is one."""
+    """Return the data with the item table, unless it is empty."""
     shown = [*name_list(display), *decisions.named(DISPLAY)]
     key = decisions.roles["item"]
     return data.with_items(table, key, learn=learn, display=shown) if table.width else data

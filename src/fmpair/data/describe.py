@@ -15,7 +15,7 @@ from fmpair.data.times import UNITS, unit_of
 from fmpair.threads import check_process
 
 PIECE = 1 << 20  # rows hashed at a time
-EXACT = 2**53  # floats represent all integers up to here
+EXACT = 2**53  # floats represent all integers up to this one
 
 Figure = int | float | str
 Feed = Callable[[Any], None]
@@ -190,7 +190,7 @@ def _feed_column(feed: Feed, column: pl.Series) -> None:
 
 
 def _plain(column: pl.Series) -> tuple[str, pl.Series]:
-    """Return (kind, values), with equivalent types cast to one type."""
+    """Return (kind, values) of a column, with all types that hold equal values cast to one."""
     dtype = column.dtype
     if isinstance(dtype, pl.Categorical | pl.Enum) or dtype in (pl.String, pl.Null):
         return "text", column.cast(pl.String)

@@ -25,7 +25,7 @@ LOG = logging.getLogger("fmpair")
 
 MAX_EVENT_TYPES = 20
 
-# Names of event types, the weakest sign of interest first.
+# Names of event types. Each line has names of one strength; the weakest sign of interest is first.
 SIGNS: tuple[tuple[str, ...], ...] = (
     ("impression", "shown", "show"),
     ("view", "click", "pv", "page_view", "pageview", "detail", "visit", "open", "read"),
@@ -46,9 +46,10 @@ class EventWeights(NamedTuple):
 
 
 def event_types(values: pl.Series, sure: bool = True) -> list[str]:
-    """Return the event types of a column, the weakest first if all are known; else [].
+    """Return the event types of a column, [] if it is not one of event types.
 
-    sure: whether the column name indicates event types. Otherwise most values must be known types.
+    The weakest type comes first if all types are known. sure: whether the column name indicates
+    event types; otherwise most values must be known types.
     """
     text = isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum)
     if not text and not (sure and values.dtype.is_integer()):
@@ -81,7 +82,7 @@ def strengths_of(types: list[str]) -> list[int | None]:
 
 
 def weights_by_type(types: pl.Series, weights: Mapping[str, Any]) -> pl.Series:
-    """Float64 [events]: the weight of each event's type; every type must have one."""
+    """Return the weight of each event's type: float64 [events]; every type must have a weight."""
     check_event_weights(weights)
     by_type = {str(name): float(weight) for name, weight in weights.items()}
     text = types.cast(pl.String)
@@ -202,7 +203,7 @@ def _check_comparable(times: pl.Series, data: Events) -> None:
             )
 
 
-# Refunds, and repeats of the event before within minutes.
+# Refunds, and repeats: events with the same item as the one before, within minutes.
 
 REFUNDS = ("drop", "keep")
 # Names of event types that are refunds.
@@ -214,10 +215,10 @@ REFUND_TYPES = (
 AMOUNT_NAME = re.compile(r"(^|_)(quantity|qty|price|amount|revenue|sales|total)($|_)")
 NO_AMOUNT = re.compile(r"(^|_)(log|change|diff|difference|delta|norm|normalized|scaled|z)($|_)")
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-MAX_NEGATIVE = 1 / 3  # a larger share of negative numbers means another thing, such as a z-score
+MAX_NEGATIVE = 1 / 3  # with a larger share of negative numbers a column is no amount of money
 
 MINUTE = 60_000_000  # microseconds
-MINUTES = 30.0  # default: repeats within this time belong to the event before
+MINUTES = 30.0  # the longest time between an event and its repeat, if none is given
 
 
 def without_refunds(
@@ -262,7 +263,7 @@ def types_without_refunds(
 
 
 def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
-    """Boolean [events] by column: whether the column marks the event as a refund."""
+    """Return by column whether it marks each event as a refund: Boolean [events]."""
     flags = {}
     types = events[roles["event_type"]] if "event_type" in roles else None
     if types is not None and isinstance(types.dtype, pl.String | pl.Categorical | pl.Enum):
@@ -305,10 +306,10 @@ def check_minutes(minutes: Any) -> None:
 
 
 def merged(columns: pl.DataFrame, first: np.ndarray) -> pl.DataFrame:
-    """Return the columns of the first event of each run, in order of its row.
+    """Merge each run of events into its first event; return the columns, in the order of rows.
 
-    It gets the largest weight of the run, its last rating and its strongest event type; the last
-    type where the strength of one is not known.
+    The event gets the largest weight, the last rating and the strongest event type of the run. If
+    the strength of a type is not known, it gets the last type.
     columns: with timestamp. first: the rows of `first_of_run`.
     """
     rules = {"weight": pl.col("weight").max(), "rating": pl.col("rating").last()}

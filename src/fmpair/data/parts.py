@@ -75,7 +75,7 @@ def _with_gaps(data: Dataset, rows: np.ndarray) -> Dataset:
     rest[rows] = False
     if not has_times(data) or not rest.any():
         return taken
-    time = moments_by_user(data)
+    time = required_moments(data)
     latest = np.full(len(data.users), np.iinfo(np.int64).min)
     np.maximum.at(latest, data.user[~rest], time[~rest])
     before = time[rest] < latest[data.user[rest]]
@@ -139,15 +139,15 @@ def by_time_order(data: Dataset, seed: int | None = None) -> np.ndarray:
     Rows with the same time keep their order, which may follow the rating or the item; with a seed
     it is random.
     """
-    times = moments_by_user(data)
+    times = required_moments(data)
     if seed is None:
         return np.argsort(times, kind="stable")
     return np.lexsort((np.random.default_rng(seed).permutation(len(times)), times))
 
 
-def time_lines(data: Dataset) -> Timelines:
-    """Return the events of each user, oldest first; DataError without times or order."""
-    return timelines(data.user, data.item, len(data.users), moments_by_user(fully_timed(data)))
+def user_timelines(data: Dataset) -> Timelines:
+    """Return the events of each user, oldest first; raise DataError without times."""
+    return timelines(data.user, data.item, len(data.users), required_moments(fully_timed(data)))
 
 
 def fully_timed(data: Dataset) -> Dataset:
@@ -162,18 +162,24 @@ def fully_timed(data: Dataset) -> Dataset:
     return replace(data, columns=data.columns.with_columns(times))
 
 
-def moments_of_all(data: Dataset) -> np.ndarray:
-    """int64 [events]: times that can be compared between users; DataError without such times."""
+def moments_across_users(data: Dataset) -> np.ndarray:
+    """int64 [events]: the times of events, in microseconds, comparable between users.
+
+    Raise DataError without times, and if only the order of each user's events is known.
+    """
     if data.order == "per-user":
         raise DataError(
             "the data have only the order of each user's events, which cannot be compared between "
             f"users: name a column of times with {named('timestamp', ...)}"
         )
-    return moments_by_user(data)
+    return required_moments(data)
 
 
-def moments_by_user(data: Dataset) -> np.ndarray:
-    """int64 [events]: times that order the events of each user; DataError without times."""
+def required_moments(data: Dataset) -> np.ndarray:
+    """int64 [events]: the times of events, in microseconds; raise DataError without times.
+
+    With order="per-user" only times of the same user can be compared.
+    """
     times = moments(data)
     if times is None:
         raise DataError(

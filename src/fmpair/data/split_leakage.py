@@ -16,6 +16,7 @@ from fmpair.data.dataset import Dataset
 from fmpair.threads import check_process
 
 PAIR, ROW = "__pair__", "__row__"  # temporary columns, which must not clash with event columns
+TIME, BOUND = pl.col("time"), pl.col("bound")  # of an event, and what it is compared with
 
 LATER = "learning from later events"
 # Figure -> (what its share is of, sentence about it).
@@ -39,13 +40,13 @@ FIGURES = {
 
 
 @dataclass(frozen=True)
-class Crossing:
+class PartComparison:
     """Counts of what the events of one part (`before`) reveal about those of another (`after`).
 
-    counts: by name of FIGURES. Those of times are None without times. later and later_for_user
-    count events of `before`, the others count events, users or items of `after`. same_situation
-    and same_event are None if the parts have different columns.
-    totals: numbers of events, users and items of `after`, and earlier_events: events of `before`.
+    counts: by the names of FIGURES. `later` and `later_for_user` count events of `before`, the
+    others count events, users or items of `after`. Counts that compare times are None if the times
+    cannot be compared. same_situation and same_event are None if the parts have different columns.
+    totals: what the shares are of. events, users and items of `after`, earlier_events of `before`.
     """
 
     before: str
@@ -67,16 +68,16 @@ class Crossing:
 
 @dataclass(frozen=True)
 class SplitLeakage:
-    """The counts of each pair of parts: train to test, and with validation if there is one."""
+    """The comparisons of a split: train with test, and both with validation if there is one."""
 
-    crossings: tuple[Crossing, ...]
+    comparisons: tuple[PartComparison, ...]
 
     def frame(self) -> pl.DataFrame:
         """Return (before, after, figure, count, share) with shares of the totals."""
         rows = [
-            (crossing.before, crossing.after, name, count, share)
-            for crossing in self.crossings
-            for name, count, total in crossing.shares()
+            (comparison.before, comparison.after, name, count, share)
+            for comparison in self.comparisons
+            for name, count, total in comparison.shares()
             for share in [None if count is None or not total else count / total]
         ]
         schema = {"before": pl.String, "after": pl.String, "figure": pl.String,
@@ -86,11 +87,11 @@ class SplitLeakage:
     def lines(self) -> list[str]:
         """Return one sentence for each figure that is known and not 0."""
         sentences = []
-        for crossing in self.crossings:
-            for name, count, total in crossing.shares():
+        for comparison in self.comparisons:
+            for name, count, total in comparison.shares():
                 # Models are not trained on the validation part, so ids unseen in it do not matter.
-                if count and not (crossing.before == "validation" and name.startswith("unseen")):
-                    sentences.append(crossing._sentence(name, count, total))
+                if count and not (comparison.before == "validation" and name.startswith("unseen")):
+                    sentences.append(comparison._sentence(name, count, total))
         return sentences or ["no leakage between the parts was found"]
 
 
@@ -101,10 +102,10 @@ def report(train: Dataset, test: Dataset, validation: Dataset | None = None) -> 
     if validation is not None and len(validation):
         pairs += [("train", train, "validation", validation)]
         pairs += [("validation", validation, "test", test)]
-    return SplitLeakage(tuple(_crossing(*pair) for pair in pairs))
+    return SplitLeakage(tuple(_compared(*pair) for pair in pairs))
 
 
-def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Crossing:
+def _compared(before: str, first: Dataset, after: str, second: Dataset) -> PartComparison:
     user, item = _numbers(first, second)
     no_user, no_item = ~np.isin(user, first.user), ~np.isin(item, first.item)
     older, older_for_user = older_events(first, second)
@@ -113,7 +114,7 @@ def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Cross
     counts = {
         "older": older,
         "older_for_user": older_for_user,
-        "tied_for_user": _beyond(first, second, pl.col("time") == pl.col("bound"), pl.Expr.max)[1],
+        "tied_for_user": _count_by_time(first, second, TIME == BOUND, pl.Expr.max)[1],
         "later": later,
         "later_for_user": later_for_user,
         "unseen_users": len(np.unique(second.user[no_user])),
@@ -130,7 +131,7 @@ def _crossing(before: str, first: Dataset, after: str, second: Dataset) -> Cross
         "items": len(np.unique(second.item)),
         "earlier_events": len(first),
     }
-    return Crossing(before, after, counts, totals)
+    return PartComparison(before, after, counts, totals)
 
 
 def _numbers(first: Dataset, second: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -144,22 +145,29 @@ def _numbers(first: Dataset, second: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def older_events(first: Dataset, second: Dataset) -> tuple[int | None, int | None]:
-    """Count events of the second that are older than the first's latest: of all, of their user.
+    """Count events of the second part that are older than the latest event of the first.
 
-    None if the times cannot be compared.
+    Returns two counts: against the latest event of all users, and of the event's own user. None if
+    the times cannot be compared.
     """
-    return _beyond(first, second, pl.col("time") < pl.col("bound"), pl.Expr.max)
+    return _count_by_time(first, second, TIME < BOUND, pl.Expr.max)
 
 
 def later_events(first: Dataset, second: Dataset) -> tuple[int | None, int | None]:
-    """Count events of the first that are later than the second's earliest, in the same way."""
-    return _beyond(second, first, pl.col("time") > pl.col("bound"), pl.Expr.min)
+    """Count events of the first part that are later than the earliest event of the second.
+
+    The two counts are as in `older_events`.
+    """
+    return _count_by_time(second, first, TIME > BOUND, pl.Expr.min)
 
 
-def _beyond(
-    bounds: Dataset, events: Dataset, beyond: pl.Expr, edge: Callable[[pl.Expr], pl.Expr]
+def _count_by_time(
+    bounds: Dataset, events: Dataset, condition: pl.Expr, extreme: Callable[[pl.Expr], pl.Expr]
 ) -> tuple[int | None, int | None]:
-    """Count events beyond the edge of the times of `bounds`: of all users, of their own user."""
+    """Count events whose TIME meets a condition on the BOUND: that of all users, of their user.
+
+    The bound is the extreme (minimum or maximum) of the times of `bounds`.
+    """
     if not comparable_times(bounds, events):
         return None, None
     user = events.user
@@ -167,12 +175,12 @@ def _beyond(
         user = bounds.users.numbers(events.users.ids)[user]
     times = pl.DataFrame({"user": bounds.user, "bound": bounds.columns["timestamp"]})
     frame = pl.DataFrame({"user": user.astype(np.int32), "time": events.columns["timestamp"]})
-    by_user = frame.join(times.group_by("user").agg(edge(pl.col("bound"))), on="user", how="left")
-    of_user = int(by_user.select(beyond.sum()).item())
+    by_user = frame.join(times.group_by("user").agg(extreme(BOUND)), on="user", how="left")
+    of_user = int(by_user.select(condition.sum()).item())
     if "per-user" in (bounds.order, events.order):
         return None, of_user
-    everyone = frame.join(times.select(edge(pl.col("bound"))), how="cross")
-    return int(everyone.select(beyond.sum()).item()), of_user
+    everyone = frame.join(times.select(extreme(BOUND)), how="cross")
+    return int(everyone.select(condition.sum()).item()), of_user
 
 
 def comparable_times(first: Dataset, second: Dataset) -> bool:
@@ -201,9 +209,8 @@ class _Repeats:
         pairs = (_pairs(first.user, first.item), _pairs(user, item))
         frames = []
         for part, own_pairs, other_pairs in ((first, *pairs), (second, *pairs[::-1])):
-            shared = pl.Series(own_pairs).is_in(
-                pl.Series(other_pairs).implode()
-            )  # by hash, without a sort
+            # by hash, without a sort
+            shared = pl.Series(own_pairs).is_in(pl.Series(other_pairs).implode())
             rows = shared.arg_true().to_numpy()
             columns = list(part.take(rows).columns.iter_columns())
             frames.append(pl.DataFrame({PAIR: own_pairs[rows]}).hstack(columns))

@@ -32,7 +32,7 @@ from fmpair.data.parts import (
     cut,
     hash_of,
     load,
-    moments_of_all,
+    moments_across_users,
     save,
     split_of,
     time_boundary,
@@ -89,7 +89,7 @@ def by_time(
     validation_after: the same for validation. If times are numbers, so are these; dates are then
     seconds since 1970.
     """
-    times = moments_of_all(data)
+    times = moments_across_users(data)
     order = np.argsort(times, kind="stable")
     times = times[order]
     if data.order is not None and after is not None:
@@ -122,7 +122,7 @@ def time_windows(
     """
     whole("count", count, 1)
     check_shares(count * test, validation)
-    times = moments_of_all(data)
+    times = moments_across_users(data)
     order = np.argsort(times, kind="stable")
     times, size, splits = times[order], len(order), []
     ends = [time_boundary(times, size - round(n * test * size)) for n in range(count, 0, -1)]
@@ -151,7 +151,7 @@ def by_session(
     """
     sessions, number = np.unique(data.user, return_inverse=True)
     ended = np.full(len(sessions), np.iinfo(np.int64).min)
-    np.maximum.at(ended, number, moments_of_all(data))
+    np.maximum.at(ended, number, moments_across_users(data))
     order = np.argsort(ended, kind="stable")
     if days is None:
         if validation_days is not None:

@@ -17,10 +17,14 @@ FEW, IDS_EACH = 256, 16
 
 
 class Vocabulary:
-    """Distinct ids in a fixed order; the number of ids[n] is n. Immutable."""
+    """Distinct ids in a fixed order; the number of ids[n] is n. Immutable.
 
-    def __init__(self, ids: pl.Series):
+    index: the hash index of the ids, if it is known; else it is built when it is needed.
+    """
+
+    def __init__(self, ids: pl.Series, index: HashIndex | None = None):
         self.ids = ids.rename("id")
+        self._known_index = index
 
     @classmethod
     def of(cls, values: pl.Series) -> Vocabulary:
@@ -38,9 +42,11 @@ class Vocabulary:
         """Pickle the ids only: the indexes are built again when needed."""
         return Vocabulary, (self.ids,)
 
-    @cached_property
+    @property
     def _index(self) -> HashIndex:
-        return HashIndex.of(self.ids)
+        if self._known_index is None:
+            self._known_index = HashIndex.of(self.ids)
+        return self._known_index
 
     @cached_property
     def _table(self) -> pl.DataFrame:
@@ -82,10 +88,10 @@ class Vocabulary:
         if not len(new):
             return self
         new = new.unique(maintain_order=True).rename("id")
-        grown = Vocabulary(pl.concat([self.ids, new]))
-        if "_index" in self.__dict__:
-            grown._index = self._index.extended(new)  # faster than hashing all ids again
-        return grown
+        known = self._known_index  # to extend it is faster than to hash all ids again
+        return Vocabulary(
+            pl.concat([self.ids, new]), None if known is None else known.extended(new)
+        )
 
     def take(self, numbers: np.ndarray) -> pl.Series:
         """Return the ids of these numbers."""

@@ -123,13 +123,14 @@ def dense_fields(groups: Groups, rows: Rows) -> list[slice]:
 
 
 def joint_steepness(groups: Groups, rows: Rows) -> np.ndarray:
-    """Return a lower bound of the squared value that a feature is held by: float32 [features].
+    """Return what to use instead of a feature's squared value to bound its steps, if it is larger.
 
-    Features that occur together move together, so a sum of steps on each could overshoot though
-    none of them does alone. In a list, the sum of the row's values times the own value bounds what
-    the others add (Gershgorin). For vectors that is too much: the sum of the outer products of
-    unit vectors has no eigenvalue above its Frobenius norm, the square root of the mean squared
-    product of two of them, which is their share of owners.
+    float32 [features]. Features that occur together move together, so their steps together could
+    overshoot although no single one does. For lists, the bound is the feature's value times the sum
+    of the values of the row (Gershgorin). For vectors that would be far too large: their bound is
+    the largest squared length of a row, times the square root of the share of rows that have the
+    vector. (The sum of the outer products of unit vectors has no eigenvalue above its Frobenius
+    norm.)
     """
     out = np.zeros(len(groups.field), np.float32)
     size = np.abs(rows.value.astype(np.float64))

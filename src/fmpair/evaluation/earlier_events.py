@@ -14,7 +14,7 @@ import polars as pl
 from fmpair.arrays import Rows, starts
 from fmpair.checks import check_memory
 from fmpair.data import Dataset
-from fmpair.data.parts import moments_by_user
+from fmpair.data.parts import required_moments
 from fmpair.data.split_leakage import comparable_times
 from fmpair.data.times import DAY
 from fmpair.data.vocabulary import Vocabulary
@@ -104,7 +104,7 @@ def in_session(events: NumberedEvents) -> Rows:
         )
     known = events.known
     owner = np.where(known, events.user, -1)
-    return _before(owner, events.item, moments_by_user(events.test), known, strict=False).items
+    return _before(owner, events.item, required_moments(events.test), known, strict=False).items
 
 
 def before_each(events: NumberedEvents, memory: Memory, rows: np.ndarray | None = None) -> Earlier:
@@ -188,7 +188,7 @@ def _since(owner: np.ndarray, moment: np.ndarray, within: int) -> np.ndarray:
 
 def _moments(train: Dataset, test: Dataset) -> np.ndarray:
     """Return the times of training and test events together; a test file in order comes second."""
-    first, second = moments_by_user(train), moments_by_user(test)
+    first, second = required_moments(train), required_moments(test)
     if not comparable_times(train, test):
         if train.order is None or test.order is None:
             raise DataError("timestamps of training and test events cannot be compared")

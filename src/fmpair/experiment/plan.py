@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.model_section import (
     budget_of,
+    default_ranges,
     needs_validation,
     tunes_itself,
-    usual_ranges,
     with_options_set,
 )
 from fmpair.config.option_schema import options_of
@@ -164,7 +164,7 @@ def tunable(model: Candidate, training: Dataset, seed: int) -> Tunable:
         return Ranges(Space(model.search, defaults))
     if tunes_itself(recipe):
         return plan_of(recipe_of(model, seed, None), visible(training, model), weighs=False)
-    ranges = usual_ranges(recipe, model.options)
+    ranges = default_ranges(recipe, model.options)
     start = {name: UNSET if defaults[name] is None else defaults[name] for name in ranges}
     epochs = model.options.get("epochs", defaults.get("epochs"))
     return Ranges(Space(ranges, start), epochs if isinstance(epochs, int) else None)

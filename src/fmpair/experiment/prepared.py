@@ -20,9 +20,9 @@ from fmpair.data import Dataset, public_sets
 from fmpair.data import splits as splitting
 from fmpair.data.describe import fingerprint, low_ratings_note
 from fmpair.data.filters import RATED
-from fmpair.data.item_columns import vector_files
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
+from fmpair.data.vector_files import vector_files
 from fmpair.device import CPU, resolve_device
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation.protocol import experiment_protocol

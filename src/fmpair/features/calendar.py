@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
-from fmpair.data.parts import moments_by_user
+from fmpair.data.parts import required_moments
 from fmpair.data.times import (
     DAY,
     Timelines,
@@ -126,7 +126,7 @@ def since_last(data: Dataset) -> pl.Series:
 
     Raise DataError if an event has no time.
     """
-    moment = moments_by_user(data)
+    moment = required_moments(data)
     return days_since(timelines(data.user, data.item, len(data.users), moment))
 
 

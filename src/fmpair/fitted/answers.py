@@ -28,7 +28,7 @@ from fmpair.threads import check_process
 
 
 class Answering(ScoresItems, Protocol):
-    """What an answer needs of a model; `FittedModel` says what each does."""
+    """The methods of a model that an answer needs, as `FittedModel` documents them."""
 
     @property
     def catalogue(self) -> Catalogue | None: ...

@@ -69,8 +69,8 @@ class ItemSide:
     ) -> ItemSide:
         """Return the arrays of a model in which few items differ, from those computed before.
 
-        items: those with other attributes. Others may have other tables, and new items follow; the
-        tables of features are the same.
+        items: those whose attributes changed. The tables of items may have changed and new rows;
+        the tables of features are the same.
         """
         from fmpair.ranking.repacked import repacked
 
@@ -92,7 +92,7 @@ class ItemSide:
         return side
 
     def _differing(self, new: Parameters, items: np.ndarray) -> np.ndarray:
-        """Return the items whose rows of the tables are others or new, and those given."""
+        """Return the given items, and those whose rows of the tables are new or changed."""
         old, known = self.parameters, len(self.parameters.items)
         differs = np.zeros(len(new.items), bool)
         differs[known:] = True
@@ -163,8 +163,23 @@ class ItemSide:
         return PastItems(history_weights(history), features, within)
 
 
+@dataclass(frozen=True, eq=False)
+class UserSide:
+    """The mean user vector, computed once.
+
+    Copies of a model share it as long as they have the same table of users and the same events.
+    """
+
+    users: np.ndarray
+    seen: Rows
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        return mean_user(self.users, self.seen)
+
+
 def _with_rows(table: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return a table with other rows at these numbers, of which those after its last are all."""
+    """Return a copy of a table with rows replaced; every number after its last must be given."""
     size = max(len(table), int(numbers.max(initial=-1)) + 1)
     out = np.empty((size, *table.shape[1:]), table.dtype)
     out[: len(table)] = table
@@ -178,7 +193,8 @@ class FactorModel(FittedModel):
 
     parameters: the learned tables; user_rows, item_rows: the attributes of known users and items;
     recent: per user the latest events, if the model uses them. `FittedModel` describes the rest.
-    id_lookup and item_side are made from the other fields, or shared with the model copied.
+    id_lookup, item_side and user_side are made from the other fields. A copy shares them with its
+    original if it has the same fields.
     """
 
     space: FeatureSpace
@@ -193,6 +209,7 @@ class FactorModel(FittedModel):
     live: LiveState | None = None
     id_lookup: IdLookup = field(default=cast(IdLookup, None), repr=False, compare=False)
     item_side: ItemSide = field(default=cast(ItemSide, None), repr=False, compare=False)
+    user_side: UserSide = field(default=cast(UserSide, None), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.id_lookup is None or self.id_lookup.space is not self.space:
@@ -200,6 +217,9 @@ class FactorModel(FittedModel):
         parts = self.space, self.parameters, self.item_rows
         if self.item_side is None or not self.item_side.fits(*parts):
             object.__setattr__(self, "item_side", ItemSide(*parts))
+        side, users = self.user_side, self.parameters.users
+        if side is None or side.users is not users or side.seen is not self.seen:
+            object.__setattr__(self, "user_side", UserSide(users, self.seen))
 
     # Items
 
@@ -273,10 +293,10 @@ class FactorModel(FittedModel):
             self.space, self.id_lookup, self.user_rows, self.recent, past, self.live
         )
 
-    @cached_property
+    @property
     def mean_user(self) -> np.ndarray:
-        """float32 [factors]: the vector of an average user, for users not known."""
-        return mean_user(self.parameters.users, self.seen)
+        """float32 [factors]: the mean vector of users with events, used for unknown users."""
+        return self.user_side.mean
 
     @property
     def user_vectors(self) -> np.ndarray:
@@ -298,7 +318,7 @@ class FactorModel(FittedModel):
         vectors = self._vectors_of(users, queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
-        offset, events = self._standing(queries.user)
+        offset, events = self._offsets(queries.user)
         return vectors + history_moves(
             self.visitors, self.item_vectors, queries.history, offset, events
         )
@@ -318,24 +338,24 @@ class FactorModel(FittedModel):
         user: -1 for a visitor. The items share a divisor, which counts all of them.
         """
         single = Rows(np.arange(len(items) + 1), items, np.ones(len(items), np.float32))
-        offset, events = self._standing(np.full(len(items), user, np.int32))
+        offset, events = self._offsets(np.full(len(items), user, np.int32))
         events = np.zeros(len(items)) if events is None else events
         return history_moves(
             self.visitors, self.item_vectors, single, offset, events + len(items) - 1
         )
 
-    def _standing(self, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def _offsets(self, user: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return the users' vectors minus the mean [queries, length] and their numbers of events.
 
         (None, None) if all are visitors.
         """
         if (user < 0).all():
             return None, None
-        place = self._vectors_of(self.parameters.users[user], known_rows(self.user_rows, user))
-        place = place - self.visitors.mean
-        place[user < 0] = 0
+        vectors = self._vectors_of(self.parameters.users[user], known_rows(self.user_rows, user))
+        offset = vectors - self.visitors.mean
+        offset[user < 0] = 0
         start, number = self.seen.start, np.maximum(user, 0)
-        return place, np.where(user < 0, 0, start[number + 1] - start[number])
+        return offset, np.where(user < 0, 0, start[number + 1] - start[number])
 
     # Rankings
 
@@ -367,7 +387,7 @@ class FactorModel(FittedModel):
     def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         if not is_large(self.item_vectors, len(question.queries.user)):
             return None
-        threads = self.item_side.threads if threads == 1 else threads  # one: somebody waits
+        threads = self.item_side.threads if threads == 1 else threads  # 1: for a single request
         return best_under_rules(self, self.vectors(question.queries), question, n, threads)
 
     def score_rows(self, queries: Queries) -> ScoreRows:

@@ -134,7 +134,6 @@ class Recommender(FactorModel):
         if len(user) * RARE <= len(self.seen.column):
             latest = 0 if self.recent is None else self.recent.latest
             served = replace(self, live=LiveState(latest=latest))
-            served.__dict__["mean_user"] = self.mean_user
             served.take_in(user, item, moment)
             return served
         seen, recent, live = with_pairs(self.seen, user, item), self.recent, LiveState()

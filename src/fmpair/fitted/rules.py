@@ -173,9 +173,6 @@ def rules_of(
     return both or None
 
 
-RULES = ("where", "limit", "boost", "diversity", "exclude_shown")
-
-
 def _conditions(where: Any) -> tuple[str, ...]:
     texts = [where] if isinstance(where, str) else list(where or ())
     for text in texts:

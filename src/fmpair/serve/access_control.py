@@ -81,7 +81,7 @@ class AccessControl:
             raise ProblemError(403, f"this API key is for {' and '.join(sorted(purposes))} only")
 
     def may_see_details(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Return whether a request may be told about files and machines of the service."""
+        """Return whether the answer may name files and machines of the service."""
         return not self.keys or self._purposes(headers) is not None
 
     def _purposes(self, headers: Mapping[bytes, bytes]) -> frozenset[str] | None:

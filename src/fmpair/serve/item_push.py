@@ -1,4 +1,4 @@
-"""A table of items sent to a running service, which changes its catalogue at once."""
+"""Send a table of items to a running service, which changes its catalogue at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fmpair.events.event import ITEM
 
 MAX_ITEMS = 10_000  # per request
 MAX_BYTES = 3 << 20  # per request; the service takes 4 MB
-PATIENCE = 60.0  # seconds for an answer
+TIMEOUT = 60.0  # seconds for an answer
 NOT_FOUND = 404
 URL = named("url")
 
@@ -29,7 +29,7 @@ def push(table: pl.DataFrame, url: str, key: str | None = None) -> dict[str, int
     """Send the rows of a table to the service at a URL; return its counts, added up.
 
     table: an item column and any others; a null leaves a value as it is. key: the API key. Rows
-    are sent in requests of 10,000: each is taken in whole, or not at all.
+    are sent in requests of at most 10,000, and each request succeeds or fails as a whole.
     """
     if not url.startswith(("http://", "https://")):
         raise OptionError(f"{named('url', url)} must begin with http:// or https://")
@@ -88,7 +88,7 @@ def _sent(address: str, body: bytes, key: str | None) -> dict[str, int]:
         headers["Authorization"] = f"Bearer {key}"
     try:
         request = Request(address, body, headers, method="PUT")  # http only, see push
-        with urlopen(request, timeout=PATIENCE) as answer:
+        with urlopen(request, timeout=TIMEOUT) as answer:
             content = answer.read()
     except HTTPError as error:
         raise _refusal(address, error) from None
@@ -111,7 +111,7 @@ def _counts(address: str, content: bytes) -> dict[str, int]:
 
 
 def _refusal(address: str, error: HTTPError) -> DataError | MachineError:
-    """Return what the service says is wrong, or that it is no service of ours."""
+    """Return the error for a refused request, with the detail that a service of fmpair gives."""
     try:
         detail = json.load(error)["detail"]
     except (ValueError, KeyError, TypeError, OSError):

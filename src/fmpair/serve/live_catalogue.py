@@ -31,8 +31,8 @@ ILL_TYPED = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
 class Changes:
     """Changes of items.
 
-    table: (item, columns), where a null says nothing; erased: by column the items that have no
-    value from now on; position: of the last change.
+    table: (item, columns); a null leaves the value as it is. erased: by column, the items whose
+    value is erased. position: of the last change.
     """
 
     table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame({ITEM: []}))
@@ -46,13 +46,13 @@ class Changes:
 
     @classmethod
     def stored(cls, store: EventStore | None, after: int = 0) -> Changes:
-        """Return what a store was told of items after a change."""
+        """Return the changes of a store after the one at this position."""
         read: Iterable[list[ItemChange]] = () if store is None else pages(store.items, after)
         changes = [change for page in read for change in page]
         return cls.of(changes) if changes else cls(position=after)
 
     def fitting(self, model: Any) -> Changes:
-        """Return the changes whose ids and types fit the model; the log names the others."""
+        """Return the changes whose ids and types fit the model; log the others."""
         if not len(self.table):
             return self
         try:
@@ -115,8 +115,13 @@ def title_column(model: Any) -> str | None:
     return next((name for name in named if catalogue.table[name].dtype == pl.String), None)
 
 
-def told_of(model: Any, items: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any] | None]:
-    """Return what the catalogue knows of items that the model knows, by these columns."""
+def catalogue_values(
+    model: Any, items: Sequence[Any], names: Sequence[str]
+) -> list[dict[str, Any] | None]:
+    """Return the values of these catalogue columns for items of the model, without nulls.
+
+    None for each item if the catalogue has none of the columns.
+    """
     catalogue = model.catalogue
     columns = () if catalogue is None else catalogue.columns
     known = [name for name in dict.fromkeys(names) if name in columns]

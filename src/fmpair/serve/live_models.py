@@ -26,7 +26,7 @@ from fmpair.fitted.large_catalogue import index_path, load_index, use_index
 from fmpair.fitted.recommender import Recommender
 from fmpair.models.catalog import Model
 from fmpair.serve.live_catalogue import Changes, note_changes, with_new_items
-from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerPlace, stamp
+from fmpair.serve.settings import CANDIDATE, CURRENT, Arms, Stamp, WorkerSlot, stamp
 from fmpair.serve.shared_tables import load_shared
 from fmpair.serve.unknown_users import UnknownUsers
 
@@ -35,13 +35,13 @@ LOG = logging.getLogger("fmpair")
 ID_LENGTH = 12  # digits of the checksum that identify a model in answers and events
 PAUSE = 1.0  # seconds before an event store that failed is read again
 ATTEMPTS = 5  # to read a file that is replaced during the read
-PATIENCE = 0.25  # seconds that a list may wait for new events
+MAX_WAIT = 0.25  # seconds that a list may wait for new events
 RECENT = 1_000  # users of the last requests
-FIRST = WorkerPlace(0)
-# Whether a new file can replace the model in service:
-FEW = 20  # users; fewer say nothing
-MIN_KNOWN = 0.1  # of the users whom the old model knows
-SAMPLE = 1_000  # users of the old model, asked for if there were few requests
+FIRST = WorkerSlot(0)
+# A new file can replace the model in service if it knows enough of the users.
+FEW = 20  # with fewer users than this there is no check
+MIN_KNOWN = 0.1  # the share of the users of the old model that the new one must know
+SAMPLE = 1_000  # users of the old model who are checked if there were few requests
 ANYWAY = "restart the service to use it anyway"
 
 
@@ -82,12 +82,14 @@ class Known(NamedTuple):
 class LiveModels:
     """One model for all users, or a second one, the candidate, for a share of them.
 
-    store: the events, all of which the models know; its failures never delay a list. place: of the
-    worker; one that was restarted begins with the models that the others serve, and without events
-    if the store fails, which it takes in once it answers. accepted: called with a new model's arm
-    and file. indexed: whether to answer by the index beside a model; a new model without one is
-    served without. threads: of an answer over a large catalogue. All methods are thread-safe; a
-    request that started with one model finishes with it, even if it is replaced meanwhile.
+    store: the events, which all models take in; its failures never delay a list. slot: of the
+    worker. A restarted worker begins with the models that the other workers serve. If the store
+    fails, it begins without events and takes them in later. accepted: called with the arm and file
+    of a new model. indexed: whether to answer by the index of a model; a new model without an index
+    is served all the same. threads: of an answer over a large catalogue.
+
+    All methods are thread-safe. A request finishes with the model that it started with, even if
+    that model is replaced meanwhile.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class LiveModels:
         store: EventStore | None = None,
         candidate: str | Path | None = None,
         share: float = 0.0,
-        place: WorkerPlace = FIRST,
+        slot: WorkerSlot = FIRST,
         accepted: Callable[[str, Stamp], object] = lambda arm, stamp: None,
         indexed: bool = False,
         threads: int | None = None,
@@ -118,12 +120,12 @@ class LiveModels:
         self.paths = {CURRENT: Path(path)}
         if candidate is not None:
             self.paths[CANDIDATE] = Path(candidate)
-        self._accepted, self._kept = accepted, place.files()
-        self._indexed, self._need_index, self._threads = indexed, not place.again, threads
+        self._accepted, self._kept = accepted, slot.files()
+        self._indexed, self._need_index, self._threads = indexed, not slot.restarted, threads
         try:
             loaded = [self._load(arm, store, self._kept.get(arm)) for arm in self.paths]
         except MachineError as error:
-            if not place.again:
+            if not slot.restarted:
                 raise
             self._note_read_error(error)
             self._without_events = True
@@ -181,21 +183,21 @@ class LiveModels:
             return False
 
     async def catch_up(self) -> None:
-        """Take in new events, in a thread; wait for that only for a moment.
+        """Take in new events in a thread, and wait for it for at most MAX_WAIT seconds.
 
-        A store that has failed, or has not answered for that moment, is not waited for.
+        Do not wait at all for a store that has failed.
         """
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + MAX_WAIT
         while self.behind():
             if self._following is None or self._following.done():
                 self._following, self._began = self._thread.submit(self.follow), time.monotonic()
-            left = min(limit, self._began + PATIENCE) - time.monotonic()
+            left = min(limit, self._began + MAX_WAIT) - time.monotonic()
             if left <= 0 or self._read_error is not None:
                 return
             await asyncio.wait([asyncio.wrap_future(self._following)], timeout=left)
 
     def follow(self) -> None:
-        """Take in all new events of the store; if it cannot be read, serving continues."""
+        """Take in all new events of the store; serving continues if it cannot be read."""
         if self.store is None:
             return
         # After a failure, one thread retries while the others go on.
@@ -218,7 +220,7 @@ class LiveModels:
             self._changing.release()
 
     def _follow_items(self) -> None:
-        """Take in all new changes of items; a model with new items replaces the one without."""
+        """Take in all new changes of items; a model with the new items replaces the old one."""
         if self.store is None or self.store.last_change() <= self.change:
             return
         changes = Changes.stored(self.store, self.change)
@@ -255,9 +257,9 @@ class LiveModels:
     def _load(
         self, arm: str, store: EventStore | None, kept: Path | None = None
     ) -> tuple[ServedModel, Known]:
-        """Return (the model of an arm's file with all events taken in, the last positions).
+        """Return the model of an arm with all events taken in, and the last positions it knows.
 
-        kept: a file to read in its place.
+        kept: a file to read instead of the arm's file.
         """
         path = kept or self.paths[arm]
         for _ in range(ATTEMPTS):
@@ -283,7 +285,7 @@ class LiveModels:
         return served, Known(position, changes.position)
 
     def _use_index(self, model: Model, arm: str, checksum: str) -> None:
-        """Let a model answer by its index; raise if it has none when the service starts."""
+        """Let a model answer by its index; at the start of the service, raise if it has none."""
         try:
             use_index(model, load_index(index_path(self.paths[arm]), model, checksum))
         except FmpairError as error:
@@ -357,18 +359,18 @@ def warm_up(model: Model) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is not a file: opening a pipe would wait for its writer, perhaps forever."""
+    """Raise if a path is not a regular file: opening a pipe could wait forever for its writer."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return  # who reads it says why
+        return  # reading the file raises the error
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "not a file"
         raise ModelFileError(f"cannot read model {str(path)!r}: it is {kind}")
 
 
 def check_replacement(old: Model, new: Model, recent: Iterable[Any]) -> None:
-    """Refuse a model for whom requests that are answered now would fail.
+    """Raise ModelFileError if requests that succeed now would fail with the new model.
 
     recent: users of the last requests.
     """
@@ -392,9 +394,9 @@ def check_replacement(old: Model, new: Model, recent: Iterable[Any]) -> None:
 
 
 def _known(model: Model, users: Iterable[Any]) -> list[Any]:
-    asked = list(users)
-    numbers = model.id_lookup.users.numbers(asked)
-    return [user for user, number in zip(asked, numbers.tolist()) if number >= 0]
+    """Return the users that a model knows."""
+    ids = list(users)
+    return [user for user, number in zip(ids, model.id_lookup.users.numbers(ids)) if number >= 0]
 
 
 def _kind(dtype: pl.DataType) -> str:

@@ -1,4 +1,4 @@
-"""What the service does for each request, and the batching of requests for large catalogs."""
+"""The service: the work of each request, and batches of requests for large catalogues."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from fmpair.fitted.rules import Rules
 from fmpair.serve import requests as wire
 from fmpair.serve.live_catalogue import (
     Changes,
+    catalogue_values,
     check_types,
     ranks_new_items,
     title_column,
-    told_of,
 )
-from fmpair.serve.live_models import PATIENCE, LiveModels
+from fmpair.serve.live_models import MAX_WAIT, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
 from fmpair.serve.request_options import answerable, request_rules, unknown_parts
@@ -131,7 +131,7 @@ class Service:
     strict: bool = False
     images: str | None = None
     batcher: RequestBatcher = field(default_factory=RequestBatcher)
-    # Threads of their own: while a database is silent, others must be left for models.
+    # Separate threads: a database that does not answer must not block the threads of models.
     readers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, "fmpair-read")
     )
@@ -202,7 +202,7 @@ class Service:
         rows = to_polars(frame).rows()
         columns: list[dict[str, Any] | None] = [None] * len(rows)
         if request.item is not None:
-            columns = told_of(model, [row[0] for row in rows], request.show)
+            columns = catalogue_values(model, [row[0] for row in rows], request.show)
         similar = [
             wire.Neighbour(row[0], row[1], row[2], known) for row, known in zip(rows, columns)
         ]
@@ -285,7 +285,7 @@ class Service:
     async def _model_for(self, user: Any, arm: str | None = None) -> tuple[str, Any, str]:
         """Return (arm, model, id of the model) for a user, with new events taken in.
 
-        arm: the one to ask, whoever the user is.
+        arm: use this arm instead of the user's.
         """
         await self.models.catch_up()
         return self.models.of(user) if arm is None else self.models.of(user, arm)
@@ -307,7 +307,7 @@ class Service:
             self.readers, store.shown_since, request.user, since
         )
         try:
-            items = list(await asyncio.wait_for(read, PATIENCE))
+            items = list(await asyncio.wait_for(read, MAX_WAIT))
         except (FmpairError, TimeoutError):
             return ()
         known = model.id_lookup.items.numbers(items) >= 0
@@ -379,7 +379,7 @@ def _with_columns(
 ) -> wire.Recommended:
     """Return an answer with columns of the catalogue for each item."""
     if names:
-        columns_of = told_of(model, [listed.item for listed in recommended.items], names)
+        columns_of = catalogue_values(model, [listed.item for listed in recommended.items], names)
         for listed, columns in zip(recommended.items, columns_of):
             listed.columns = columns
     return recommended

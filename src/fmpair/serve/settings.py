@@ -37,9 +37,8 @@ class ServiceSettings:
     for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
     clients in X-Forwarded-For. index: answer by the index beside each model (`fmpair index`).
     rules: a YAML file of rules, which requests may name.
-    strict: refuse unknown users, items and context values, instead of
-    answering by what is known. images: a column of the catalogue with addresses of images, which
-    the web page then loads from wherever they are.
+    strict: refuse unknown users, items and context values instead of ignoring them. images: a
+    column of the catalogue with addresses of images, which the web page loads.
     """
 
     model: Path
@@ -84,19 +83,19 @@ class ServiceSettings:
         return DEFAULT_SHARE if self.share is None else self.share
 
 
-class WorkerPlace(NamedTuple):
-    """number: of a worker, from 0; again: whether it replaces one that died.
+class WorkerSlot(NamedTuple):
+    """number: of a worker, from 0; restarted: whether it replaces a worker that died.
 
     kept: open files of the models in service, by arm; objects with a `descriptor`.
     """
 
     number: int
-    again: bool = False
+    restarted: bool = False
     kept: Mapping[str, Any] = MappingProxyType({})
 
     def files(self) -> dict[str, Path]:
-        """Return paths by which a worker that was restarted reads the models in service."""
-        if not self.again:
+        """Return the paths by which a restarted worker reads the models in service."""
+        if not self.restarted:
             return {}
         return {arm: Path(DESCRIPTORS, str(held.descriptor)) for arm, held in self.kept.items()}
 
@@ -114,7 +113,7 @@ def stamp(path: Path | int) -> Stamp:
 class Arms:
     """Split of the users. share: of the users, for the candidate; 0 without a candidate.
 
-    A larger share keeps all users of a smaller one: nobody moves back.
+    If the share grows, no user moves from the candidate back to the current model.
     """
 
     share: float = 0.0
@@ -154,7 +153,7 @@ def is_loopback(host: str) -> bool:
 def read_keys(path: Path | None) -> dict[bytes, frozenset[str]]:
     """Return the keys of a file and what each is for.
 
-    A line is a key, and the purposes that it is for if not for all. Empty lines and # comments are
+    A line has a key, followed by its purposes unless it is for all. Empty lines and # comments are
     skipped.
     """
     if path is None:

@@ -1,9 +1,9 @@
-"""Workers that are forked from a parent with modules and models in memory, which they share.
+"""Workers that are forked from a parent process and share its modules and models in memory.
 
-Pages that no process writes to are in memory once, and a worker starts at once. polars must not
-have run in the parent: its threads would be missing in the workers. Reading a model does without
-them, unless items have lists; such a model is loaded by each worker. Where the threads have been
-started anyway, and where there is no safe fork, workers are started afresh.
+Pages that no process writes to are in memory once, and a forked worker starts at once. polars must
+not have started its threads in the parent, because they would be missing in the workers. Reading a
+model does not start them, unless items have lists; each worker loads such a model itself. If the
+threads run all the same, or if the system cannot fork safely, workers are spawned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fmpair.threads import polars_at_rest, polars_has_threads
 if TYPE_CHECKING:
     from fmpair.models.catalog import Model
 
-KERNELS = "fmpair.ranking.top"  # imports Numba, which takes long: while a file is read
+KERNELS = "fmpair.ranking.top"  # imports Numba, which takes long, so in a thread
 _loaded: dict[str, Model] = {}  # checksum of the file -> model
 
 
@@ -33,20 +33,20 @@ _loaded: dict[str, Model] = {}  # checksum of the file -> model
 def shared_tables(
     prepare: Callable[[], object], *files: Path | str | None
 ) -> Iterator[ForkContext | SpawnContext]:
-    """Yield how to start workers, which share these models if they can.
+    """Yield the context that starts workers, which share these models if it can fork.
 
-    prepare: imports what workers need.
+    prepare: imports the modules that workers need.
     """
     if sys.platform != "linux" or polars_has_threads():
         yield multiprocessing.get_context("spawn")
         return
-    with _no_collections(), polars_at_rest(), ThreadPoolExecutor(1, "fmpair-import") as beside:
-        beside.submit(import_module, KERNELS)
+    with _no_collections(), polars_at_rest(), ThreadPoolExecutor(1, "fmpair-import") as importer:
+        importer.submit(import_module, KERNELS)
         prepare()
         for file in files:
             if file is not None:
-                with suppress(FmpairError, OSError):  # a worker says so
-                    _hold(file)
+                with suppress(FmpairError, OSError):  # a worker reports the error
+                    _load_for_workers(file)
     try:
         if polars_has_threads():
             yield multiprocessing.get_context("spawn")
@@ -59,9 +59,10 @@ def shared_tables(
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Collect no garbage in the block, and never what is there at its end.
+    """Collect no garbage in the block, and never collect the objects that exist at its end.
 
-    What is loaded stays, and a collection in a worker would write to all its pages.
+    They are needed as long as the service runs, and a collection in a worker would write to all
+    shared pages.
     """
     gc.disable()
     try:
@@ -82,8 +83,8 @@ def load_shared(path: Path, checksum: str) -> Model:
     return _loaded[checksum] if checksum in _loaded else load(path)
 
 
-def _hold(path: Path | str) -> None:
-    """Load a model, and compute what all questions need."""
+def _load_for_workers(path: Path | str) -> None:
+    """Load a model and compute the arrays that every answer needs."""
     from fmpair.fitted.file import checksum_of, has_lists, header_at
     from fmpair.fitted.file_checks import check_header
     from fmpair.fitted.recommender import Recommender

@@ -23,7 +23,7 @@ from fmpair.serve.settings import (
     DESCRIPTORS,
     ServiceSettings,
     Stamp,
-    WorkerPlace,
+    WorkerSlot,
     read_keys,
     stamp,
 )
@@ -58,7 +58,7 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
                 tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
             while not stop.wanted:
                 wait([worker.process.sentinel for worker in workers], timeout=0.2)
-                _restart_dead(workers, partial(start, again=True), tell)
+                _restart_dead(workers, partial(start, restarted=True), tell)
         finally:
             _stop(workers)
             listening.close()
@@ -105,8 +105,9 @@ def _listen(settings: ServiceSettings) -> socket.socket:
 class _Worker:
     """A worker process, and a pipe that receives None when it is ready, or its error.
 
-    context: how to start it; counters: descriptor of the memory of the metrics; kept: told of the
-    models that it puts into service; again: whether it takes another's place.
+    context: how to start it; counters: descriptor of the memory of the metrics; kept: the model
+    files in service, updated when the worker reports a new one; restarted: whether it replaces a
+    worker that died.
     """
 
     def __init__(
@@ -117,15 +118,15 @@ class _Worker:
         counters: int,
         kept: _KeptModels,
         number: int,
-        again: bool = False,
+        restarted: bool = False,
     ) -> None:
         self._kept = kept
         self.number, self.started = number, time.monotonic()
         self.pipe, child_pipe = context.Pipe(duplex=False)
-        place = WorkerPlace(number, again, kept.inherited() if again else {})
+        slot = WorkerSlot(number, restarted, kept.inherited() if restarted else {})
         self.process: BaseProcess = context.Process(
             target=_run,
-            args=(settings, listening, _Inherited(counters), place, child_pipe),
+            args=(settings, listening, _Inherited(counters), slot, child_pipe),
             name=f"fmpair-{number}",
         )
         self.process.start()
@@ -139,7 +140,7 @@ class _Worker:
             return ENDED
 
     def read_messages(self) -> Any:
-        """Note the models that it has put into service; return its error, or None."""
+        """Note the models that the worker has put into service; return its error, or None."""
         error = None
         while error is None and self.pipe.poll():
             message = self.receive()
@@ -201,7 +202,7 @@ def _stop(workers: list[_Worker]) -> None:
 class _KeptModels:
     """The model files in service, kept open for workers that are restarted.
 
-    Without them, a new file that the others have refused would be all that such a worker finds.
+    At the path of a model there may be a newer file, which the other workers have rejected.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -234,7 +235,7 @@ class _KeptModels:
 
 
 class _Inherited:
-    """A descriptor that a started process inherits: it is pickled as its number there."""
+    """A file descriptor that a new process inherits; pickling translates its number."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -259,14 +260,14 @@ def _run(
     settings: ServiceSettings,
     listening: socket.socket,
     counters: _Inherited,
-    place: WorkerPlace,
+    slot: WorkerSlot,
     pipe: Connection,
 ) -> None:
     """Run a worker in its process."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     try:
-        _worker_module().work(settings, listening, place, counters.descriptor, pipe.send)
+        _worker_module().work(settings, listening, slot, counters.descriptor, pipe.send)
     except FmpairError as error:
         _send(pipe, error)
     except Exception as error:

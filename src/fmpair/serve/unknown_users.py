@@ -1,4 +1,4 @@
-"""The recent items of users whom a model does not know, in bounded memory."""
+"""The recent events of users that a model does not know, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from hashlib import blake2b
 from typing import Any
 
 MAX_HISTORY = 50  # events kept per user
-MAX_USERS = 50_000  # the one who came first is dropped first
-MAX_ITEMS = 1_000_000  # beyond these, all is forgotten; models have fewer
+MAX_USERS = 50_000  # above this, the user who was added first is dropped
+MAX_ITEMS = 1_000_000  # above this, everything is dropped; most models have fewer items
 
 
 class UnknownUsers:
-    """What users did whom a model does not know, in order of time.
+    """Events of users that a model does not know, in order of time.
 
-    A user takes some 250 bytes and 16 per event, whatever the length of the ids: a user is kept as
-    a digest, an event as a time and the number of an item.
+    A user takes about 250 bytes, and 16 bytes per event, for ids of any length: a user is stored as
+    a digest, and an event as a time and the number of an item.
     """
 
     def __init__(self) -> None:

@@ -24,41 +24,41 @@ from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.request_options import rules_in_service
 from fmpair.serve.service import Service, is_quick
-from fmpair.serve.settings import ServiceSettings, Stamp, WorkerPlace, is_loopback, read_keys, stamp
+from fmpair.serve.settings import ServiceSettings, Stamp, WorkerSlot, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
 
 WATCH_EVERY = 0.2  # seconds between two checks of the model files
 PARENT_EVERY = 0.5  # seconds between two checks that the parent is there
-RETRY_EVERY = 2.0  # seconds before a file is tried again that failed for a passing reason
+RETRY_EVERY = 2.0  # seconds before a file is tried again, if the reason of the failure may pass
 
 
 def work(
     settings: ServiceSettings,
     listening: socket.socket,
-    place: WorkerPlace,
+    slot: WorkerSlot,
     counters: int,
     send: Callable[[Any], None],
 ) -> None:
     """Answer requests until a stop signal.
 
-    counters: descriptor of the memory of the metrics; send: to the parent: None once requests can
-    be answered, (arm, file) of each new model. A worker that takes another's place starts even if
-    the event store does not answer.
+    counters: descriptor of the memory of the metrics. send: sends a message to the parent: None
+    once requests can be answered, and (arm, file) of each new model. A restarted worker starts even
+    if the event store does not answer.
     """
-    _log_to_stderr(place.number)
-    store = open_store(settings.events or beside(settings.model), later=place.again)
+    _log_to_stderr(slot.number)
+    store = open_store(settings.events or beside(settings.model), later=slot.restarted)
     threads = max(all_threads() // settings.workers, 1)
 
     def accepted(*new: Any) -> None:
         send(new)
 
     both, share = (settings.model, settings.candidate), settings.users_share
-    models = LiveModels(both[0], store, both[1], share, place, accepted, settings.index, threads)
+    models = LiveModels(both[0], store, both[1], share, slot, accepted, settings.index, threads)
     store.watch()
-    metrics = Metrics(paths(), counters, place.number)
+    metrics = Metrics(paths(), counters, slot.number)
     rules = rules_in_service(settings.rules, models)
     strict, images = settings.strict, settings.images
-    _check_images(images, place, models)
+    _check_images(images, slot, models)
     service = Service(models, store, both[1] is not None, metrics, rules, strict, images)
     # Each worker gets a share of a client's requests, so it allows that share of the rate.
     rate = RateLimit(settings.rate / settings.workers) if settings.rate else None
@@ -83,8 +83,8 @@ def work(
 class FileWatch:
     """A thread that puts changed model files into service.
 
-    Replace a file by a rename, at once; one that is still being written is rejected at first and
-    accepted when complete. A rejected file is tried again when it changes.
+    Replace a file by a rename. A file that is still being written is rejected, and accepted when
+    it is complete. A rejected file is tried again when it changes.
     """
 
     def __init__(self, models: LiveModels, every: float = WATCH_EVERY):
@@ -115,9 +115,9 @@ class FileWatch:
             self.check()
 
 
-def _check_images(column: str | None, place: WorkerPlace, models: LiveModels) -> None:
-    """Raise if the items have no such column; later a model that replaced the first may lack it."""
-    if column is not None and not place.again:
+def _check_images(column: str | None, slot: WorkerSlot, models: LiveModels) -> None:
+    """Raise if the first model has no such item column; models that replace it may lack it."""
+    if column is not None and not slot.restarted:
         check_column("images", column, models.of(None)[1].catalogue)
 
 

@@ -12,7 +12,7 @@ from fmpair.checks import check_negatives
 from fmpair.cluster import RAY
 from fmpair.data import Dataset
 from fmpair.data.event_types import impression_rows
-from fmpair.data.parts import time_lines
+from fmpair.data.parts import user_timelines
 from fmpair.data.times import Timelines, strictly_before, timelines
 from fmpair.device import CPU, CUDA, TORCH, resolve_device
 from fmpair.engine.contract import LISTED, History, Problem, Settings
@@ -78,7 +78,7 @@ def past_of(space: FeatureSpace, data: Dataset, recent: Recent | None = None) ->
     if not remembers(space):
         return None
     if recent is None:
-        lines, older = time_lines(data), 0
+        lines, older = user_timelines(data), 0
     else:
         older = len(recent.item)
         user = np.concatenate([recent.owner.astype(np.int32), data.user])

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset, as_dataset
-from fmpair.data.item_columns import with_vector_paths
+from fmpair.data.vector_files import with_vector_paths
 from fmpair.errors import DataError
 from fmpair.files import check_writable, shown, write_atomically
 from fmpair.fitted.recommender import Recommender

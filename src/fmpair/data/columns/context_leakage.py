@@ -17,8 +17,9 @@ REPEATED_ITEMS = 50  # items with two or more events that are needed to judge a 
 SHUFFLES = 2  # shuffled copies of a column that estimate the information due to chance
 MANY = 0.2  # numbers with more distinct values than this share of the events are binned
 BINS = 50
-UNSURE = 0.02  # share of the entropy that chance must leave unexplained
-OWNED = 0.9  # share of events with their user's usual value from which the column describes users
+UNSURE = 0.02  # nothing is concluded if shuffled columns leave less of the entropy unexplained
+# A column follows from the user if at least this share of events have their user's usual value.
+OWNED = 0.9
 
 # Thresholds of the degrees of leakage: (share of the item, share of the column) explained.
 CERTAIN = (0.75, 0.95)
@@ -64,8 +65,9 @@ def context_leakage(
 ) -> dict[str, ContextLeakage]:
     """Return how much each column reveals of the item; columns with too few events are left out.
 
-    user, item: int [events], numbers of ids. least: how many items need two or more events.
-    A column that follows from the user, such as a country, reveals nothing: the user is known.
+    user, item: int [events], numbers of ids. least: the number of items with two or more events
+    that a column needs. A column that follows from the user, such as a country, reveals nothing,
+    because the user is known.
     """
     rows = _sample(item, least)
     leakage: dict[str, ContextLeakage] = {}
@@ -90,7 +92,7 @@ def entropy(code: np.ndarray) -> float:
 
 
 def _shares(item: np.ndarray, code: np.ndarray) -> tuple[float, float]:
-    """Return the shares (of the item, of the column) explained beyond shuffled columns."""
+    """Return the explained shares (of the item, of the column), less those of shuffled columns."""
     rng = np.random.default_rng(0)
     of_item, of_code = entropy(item), entropy(code)
     mutual = of_item + of_code - _joint_entropy(item, code)
@@ -125,7 +127,7 @@ def _sample(item: np.ndarray, least: int) -> np.ndarray:
 
 
 def _codes(values: pl.Series) -> np.ndarray:
-    """int64 [values]: equal values get equal numbers from 0 on; rarely equal numbers are binned."""
+    """int64 [values]: equal values get equal codes from 0 on; many distinct numbers are binned."""
     if isinstance(values.dtype, pl.List | pl.Array):
         values = values.list.eval(pl.element().cast(pl.String)).list.join("\x1f")
     elif values.dtype.is_nested():
@@ -142,7 +144,7 @@ def _numbered(values: np.ndarray) -> np.ndarray:
 
 
 def _follows_from_user(code: np.ndarray, user: np.ndarray) -> bool:
-    """Return whether nearly all events of users with several have their user's usual value."""
+    """Return whether nearly all events of users with two or more have their user's usual value."""
     events = pl.DataFrame({"user": user, "code": code})
     per_value = events.group_by("user", "code").len()
     per_user = per_value.group_by("user").agg(

@@ -1,7 +1,7 @@
-"""Items that stand for their whole sides while a cell is learned from.
+"""Folded items: while a cell is trained, an item's row is the sum with its attributes' vectors.
 
-See `strata.sampling_tables.folds`. As in `optimizer`, arguments that are None do not exist in the
-compiled code, and everything is inlined.
+See `strata.sampling_tables` for the method. As in `optimizer`, arguments that are None do not exist
+in the compiled code, and everything is inlined.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ class FoldedItems(NamedTuple):
     """Arrays of a thread to fold the items of a block and to pass their moves on to attributes.
 
     attributes: of the current cell, or None. step: with the regularisation of items, which is
-    applied when sums are passed on. item_rows, start: float32 [items of a block, columns], the
-    items' rows, and their sides when folded. tally: float32 [items of a block, 8]: since then
-    the sum of slopes, of their sizes times squared lengths of d score / d side, how often the item
-    was chosen, and its share of the regularisation of candidates; when folded, its bias, constant
-    and accumulator. grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32
-    [attributes]: what is passed on, zeros in between. joint: see `item_side.joint_steepness`.
+    applied when sums are passed on. item_rows: float32 [items of a block, columns], the items' own
+    rows. start: the same shape, the sums at the last folding.
+    tally: float32 [items of a block, 8]. Four columns count since the last folding: the sum of
+    slopes; the sum of |slope| times the squared length of d score / d side; how often the item was
+    chosen; its share of the regularisation of candidates. The others are the item's bias, constant
+    and accumulator at the last folding.
+    grads: float32 [attributes, columns], sums: [attributes, 8], touched: int32 [attributes]: what
+    is passed on to attributes; zeros in between. joint: see `item_side.joint_steepness`.
     """
 
     attributes: Attributes | None
@@ -58,14 +60,14 @@ def folding_for(
 
 
 def without_item_l2(step: StepSizes) -> StepSizes:
-    """Return the step sizes between two foldings."""
+    """Return the step sizes between two foldings, without the regularisation of items."""
     whole = np.float32(1)
     return step._replace(shrink_positive=whole, shrink_negative=whole, shrink_bias=whole)
 
 
 @kernel(fastmath=FAST, forceinline=True)
 def sum_up(folding, member, slope, score, square, query_square, sharpness, block, size):
-    """Sum up what a step moves its items by, before it does."""
+    """Add the slopes of a step to the tallies of its items, before the step moves them."""
     if folding is None:
         return
     tally, share = folding.tally, ONE / np.float32(max(size - 1, 1))
@@ -82,9 +84,10 @@ def refold(
     folding, r, walk, folded, steps, most, scratch, items, item_bias, item_sums, item_scale, a_sums,
     block, twice, width,
 ):
-    """Before run r of a walk and after the last: where it is due, pass the sums on and fold anew.
+    """Update the attributes and fold the items again, if that is due before run r of a walk.
 
-    folded: the number of steps at the last folding; returns the same for now.
+    It is always due before the first run and after the last. folded: the number of steps at the
+    last folding; the returned number is its new value.
     """
     if folding is None:
         return folded
@@ -103,7 +106,7 @@ def refold(
 
 @kernel(forceinline=True)
 def _fold(folding, items, item_bias, item_sums, block, width):
-    """Replace the rows and constants of a block's items by those of their sides."""
+    """Replace the rows and constants of a block's items by those of the items with attributes."""
     attributes, item_rows, start, tally = (
         folding.attributes, folding.item_rows, folding.start, folding.tally
     )

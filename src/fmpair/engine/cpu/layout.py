@@ -37,7 +37,7 @@ NEAR_BYTES = 128 * 1024  # larger contexts are copied in the order of the events
 
 @dataclass(frozen=True)
 class EventLayout:
-    """What stays fixed until the next partition.
+    """The arrays that stay fixed until the next partition.
 
     events: the events by user, with counts per item. work: the events of the cells. situation:
     int32 [events], rows of `contexts`, empty where every event has its own. sampler, l2_scale: in
@@ -212,7 +212,7 @@ def _repartition_for(
 
 @kernel
 def share_of(count, part):
-    """Return the bounds of a thread's share of `count` things."""
+    """Return the bounds of a thread's share of the numbers below `count`."""
     return count * part.number // part.threads, count * (part.number + 1) // part.threads
 
 
@@ -240,7 +240,7 @@ def _put(numbers, share, out):
 
 @kernel
 def _settle(spare, table, new_at, at, position, share):
-    """Copy a share's rows back into the table and update who is where, and where is who."""
+    """Copy a share's rows back into the table; update the id at each position and its inverse."""
     for p in range(share[0], share[1]):
         for n in range(table.shape[1]):
             table[p, n] = spare[p, n]

@@ -30,11 +30,11 @@ HALF = 1 / 2**32  # converts half a draw to a share
 
 
 class Rule(NamedTuple):
-    """Options of a step. loss: a number of `losses`; n_negatives: candidates, at most.
+    """Options of a step. loss: a number of `losses`; n_negatives: the largest number of candidates.
 
-    sharpness: 1 / temperature for cosines, 0 for products; items: in all blocks. shares: of
-    candidates from the user's other items, and from those or impressions. dropped: see `drop_anew`.
-    raised: logarithm of the items that a uniform candidate stands for.
+    sharpness: 1 / temperature for cosines, 0 for products. items: their number in all blocks.
+    shares: the share of candidates that are other items of the user, and the share that are either
+    these or impressions. dropped: see `draw_dropout`. raised: see `sampling_tables.raised_by`.
     """
 
     loss: int
@@ -60,9 +60,10 @@ def finish(sharpness, score, constant, square, query_square, start, end):
 
 @kernel(fastmath=FAST)
 def settle(sharpness, score, slope, square, query_square, strength, coef, along, own_coef, size):
-    """Turn slopes by score into the coefficients of each vector; return the query's own share.
+    """Turn slopes by score into the coefficients of each vector in the gradients.
 
-    A product moves a side p along q + p (less its own part), a cosine along q and against p.
+    A product moves a side p along q + p (without the vector that moves), a cosine moves it along q
+    and against p. Returns the coefficient of the query in its own gradient.
     """
     lost = ZERO
     for m in range(size):
@@ -79,7 +80,7 @@ def settle(sharpness, score, slope, square, query_square, strength, coef, along,
 
 @kernel(forceinline=True)
 def step_share(weight, e, dropped, rate, scratch, width):
-    """Return the weight of event e, less with dropout, whose scaled-up steps could overshoot."""
+    """Return the weight of event e; less with dropout, whose scaled-up steps could overshoot."""
     share = weight[e] if len(weight) > 0 else ONE
     if dropped > 0:
         share /= ONE + STEEPEST * rate * dot(scratch, 0, scratch, 0, width)
@@ -93,8 +94,9 @@ def run_lists(
 ):
     """Learn from runs of [span[0], span[1]) with the items [block[0], block[1]).
 
-    walk: the first run and the one after the last, counted round and round. taken: as in run_cell.
-    attributes: of items, where they move in every step; folding: where they do not; or None.
+    walk: the first run and the one after the last; a number beyond the span begins at its first
+    run again. taken: as in run_cell. attributes: of items, if every step moves them; folding: if
+    items are folded with them; else None.
     l2_scale, accumulators: in partition order, or operands.NO_L2_SCALE and NO_ACCUMULATORS.
     q_triples, i_triples: of both sides, or None. Returns (sum of losses, steps, random state).
     """
@@ -148,7 +150,7 @@ def run_lists(
                     )
                 else:
                     sides.build_user(scratch, users, u, q_triples, i_triples, width)
-                state = drop_anew(state, dropped, kept, scratch)
+                state = draw_dropout(state, dropped, kept, scratch)
                 keep_query_sums(q_triples, i_triples, scratch)
                 weigh_factors(scratch, order, spread, chances)
                 if sharpness > ZERO or item_sums is not None or folding is not None:
@@ -379,7 +381,7 @@ def draw_list(
 
 
 @kernel
-def drop_anew(state, dropped, kept, scratch):
+def draw_dropout(state, dropped, kept, scratch):
     """Draw new factors of scratch[0] to drop; return the new random state.
 
     dropped: out of PARTS. kept: float32 [factors], 0 or the factor by which the rest is scaled up.

@@ -110,7 +110,7 @@ class ScratchBuffers(NamedTuple):
     become corrected scores. coef: factor of an item's vector in the user's gradient. along,
     own_coef: factors of the query and of the side itself in an item's gradient. chances: see
     lists.weigh_factors. mine, impressions: [items of a block], the user's items, and items shown
-    to the user. kept: dropout, see lists.drop_anew. own_rate, own_l2, norm, grads: see
+    to the user. kept: dropout, see lists.draw_dropout. own_rate, own_l2, norm, grads: see
     `optimizer`; None where all rows of a table have the same rate. triple_shrink: as shrink, of
     triple vectors, or None. stopped: int64, shared by threads: above 0 to stop.
     """

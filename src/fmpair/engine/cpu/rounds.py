@@ -249,7 +249,7 @@ _attributes = unless_none(_attributes_of, _nothing)
 _folding = unless_none(_folding_of, _nothing)
 _row = unless_none(lambda table, n: table[n], _nothing)
 _between = unless_none(lambda numbers, first, end: numbers[first:end], _nothing)
-# Attributes where they move in every step, so not with folded items.
+# The attributes if every step moves them, None if items are folded with them.
 _in_steps = unless_none(_nothing, lambda folding, attributes: attributes)
 # Numbers by items of the block for alias tables (accept), else by events of the cell.
 _others = unless_none(

@@ -1,11 +1,9 @@
 """The cells of one thread: their arguments, and running them one by one from the interpreter.
 
 `epoch` runs whole rounds in compiled code with the arguments made here. Cells with histories or
-adaptive negatives are run from here (
-    `thread_cells`, `cells`
-). The rows of histories are never stored for
-all events: they are made when a cell is learned from, over the rows of the query table that they
-use (`QueryPiece`).
+adaptive negatives are run by `thread_cells` and `cells`. The rows of histories are never stored for
+all events. They are made for one cell at a time, over the rows of the query table that they use
+(`QueryPiece`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from fmpair.arrays import Rows, empty_rows, tally
 from fmpair.checks import check_memory
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.owner_splits import histories
-from fmpair.data.parts import by_time_order, moments_of_all
+from fmpair.data.parts import by_time_order, moments_across_users
 from fmpair.data.times import DAY, is_calendar
 from fmpair.engine.contract import Parameters
 from fmpair.errors import DataError, OptionError, named, unknown
@@ -138,7 +138,7 @@ class MostRecent(Recipe):
     def fit(self, data: Any) -> Recommender:
         """Return a recommender whose item constants rank the times of items, the latest highest."""
         events = as_dataset(data)
-        moment = moments_of_all(events)
+        moment = moments_across_users(events)
         order = np.argsort(moment, kind="stable")
         order = order if self.by == "last" else order[::-1]
         known = np.zeros(len(events.items), bool)
@@ -185,7 +185,7 @@ class PopularLately(Recipe):
                 raise DataError(
                     f"{named('days')} needs times with dates: use {named('last', LAST)} instead"
                 )
-            moment = moments_of_all(data)
+            moment = moments_across_users(data)
             recent &= moment > moment.max(initial=0) - days * DAY
         if last is not None:
             latest = histories(data.user, by_time_order(data))

@@ -23,7 +23,7 @@ from fmpair.arrays import (
 )
 from fmpair.checks import check_memory
 from fmpair.data import Dataset, as_dataset
-from fmpair.data.parts import time_lines
+from fmpair.data.parts import user_timelines
 from fmpair.data.times import Timelines, strictly_before
 from fmpair.errors import DataError
 from fmpair.features import FeatureSpace
@@ -69,7 +69,7 @@ class VSKNN(Recipe):
         events = as_dataset(data)
         if not len(events):
             raise DataError("there are no events to learn from")
-        lines = time_lines(events)
+        lines = user_timelines(events)
         filled = np.diff(lines.start) > 0
         ended = np.zeros(lines.users, np.int64)
         ended[filled] = lines.moment[lines.start[1:][filled] - 1]
@@ -271,7 +271,7 @@ class MarkovChain(Recipe):
 
     def fit(self, data: Any) -> Ranker:
         events = as_dataset(data)
-        return Ranker.of(self, events, self._scorer(events, time_lines(events)))
+        return Ranker.of(self, events, self._scorer(events, user_timelines(events)))
 
     def _scorer(self, data: Dataset, lines: Timelines) -> MarkovScorer:
         follows = followers(lines, len(data.items))

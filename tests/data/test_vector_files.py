@@ -6,7 +6,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from fmpair import Dataset, read
-from fmpair.data.item_columns import vector_columns, vector_files, with_vector_paths
+from fmpair.data.vector_files import vector_columns, vector_files, with_vector_paths
 from fmpair.errors import DataError
 
 EVENTS = {"user": [1, 2, 3, 1], "item": ["a", "b", "a", "c"]}

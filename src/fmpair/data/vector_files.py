@@ -1,0 +1,178 @@
+"""Files of item vectors: `.npy`, `.npz` and safetensors, with ids inside or beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fmpair.data.columns.roles import find_column
+from fmpair.data.frame import to_polars, with_types
+from fmpair.data.vocabulary import as_plain, comparable
+from fmpair.errors import DataError, listing, named
+
+VECTOR_SUFFIXES = (".npy", ".npz", ".safetensors")
+IDS = "ids"  # the name of the ids inside a file, and in the name of a file beside it
+IDS_SUFFIXES = (".npy", ".txt")  # of a file of ids, such as titles.ids.txt beside titles.npy
+
+
+def vector_files(given: Any) -> list[str]:
+    """Return the files of the option `vectors`, with the files of their ids."""
+    files = [Path(path) for _, path in _named_files(given)]
+    ids = [_ids_file(file) for file in files]
+    return [str(file) for file in (*files, *ids) if file is not None]
+
+
+def vector_columns(given: Any) -> list[str]:
+    """Return the names of the columns of the option `vectors`."""
+    return [
+        column for name, path in _named_files(given) for column in read_vectors(path, name).columns
+    ]
+
+
+def with_vector_paths(given: Any, move: Callable[[str], str]) -> Any:
+    """Return the option `vectors` with other paths."""
+    if isinstance(given, Mapping):
+        return {name: move(str(path)) for name, path in given.items()}
+    return move(str(given)) if isinstance(given, str | Path) else [move(str(p)) for p in given]
+
+
+class Vectors(NamedTuple):
+    """The vectors of one file.
+
+    ids: item ids, None if the vectors are in the order of the item table's rows.
+    columns: by name, float32 [items, dimensions].
+    """
+
+    ids: pl.Series | None
+    columns: dict[str, np.ndarray]
+
+
+def with_vectors(items: Any, given: Any, of_events: pl.Series) -> pl.DataFrame | None:
+    """Return the item table with a column of vectors per array; None without table and files.
+
+    given: a file, several files, or a mapping from column names to files. Without a mapping the
+    column has the name of the file. of_events: the item ids of the events; the ids of the result
+    have their name and type.
+    """
+    table, key = None if items is None else to_polars(items), of_events.name
+    dtype = as_plain(of_events).dtype
+    if table is not None and key not in table.columns:
+        id_name = find_column("item", table.columns, None)
+        table = table if id_name is None else table.rename({id_name: key})
+    for name, path in _named_files(given):
+        ids, columns = read_vectors(path, name)
+        if ids is None:
+            table = _with_vectors_in_row_order(table, columns, path)
+            continue
+        more = pl.DataFrame({key: _ids_as(ids, dtype, str(path)), **columns})
+        if table is not None and key in table.columns:
+            table = table.with_columns(_ids_as(table[key], dtype, "the item table"))
+            more = table.join(more, on=key, how="full", coalesce=True, maintain_order="left_right")
+        table = more
+    return table
+
+
+def _ids_as(ids: pl.Series, dtype: pl.DataType, where: str) -> pl.Series:
+    """Return ids in the type of the item ids of the events."""
+    ids = as_plain(ids)
+    same = ids.cast(pl.String) if dtype == pl.String else comparable(ids, dtype)
+    if same is None or same.null_count() > ids.null_count():
+        raise DataError(f"the ids of {where} are {ids.dtype}, but those of the events are {dtype}")
+    return same
+
+
+def read_vectors(path: str | Path, name: str | None = None) -> Vectors:
+    """Read the vectors of a file; name: the column name, if the file has one array of vectors."""
+    file = Path(path)
+    if file.suffix not in VECTOR_SUFFIXES:
+        raise DataError(
+            f"vectors are read from files ending in {listing(VECTOR_SUFFIXES)}, not {path}"
+        )
+    try:
+        arrays = _arrays_by_name(file, name)
+        known = _ids_beside(file) if IDS not in arrays else as_plain(pl.Series(arrays.pop(IDS)))
+    except Exception as error:  # NumPy and safetensors raise many types
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise DataError(f"cannot read vectors from {path}: {reason}") from error
+    if name is not None and len(arrays) == 1:
+        arrays = dict(zip([name], arrays.values()))
+    for column, array in arrays.items():
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            raise DataError(
+                f"{path}: {column!r} is {array.dtype} of shape {list(array.shape)}; vectors are "
+                "numbers of shape [items, dimensions]"
+            )
+    if not arrays:
+        raise DataError(f"{path} has no vectors: it needs an array of shape [items, dimensions]")
+    lengths = {len(array) for array in arrays.values()} | (set() if known is None else {len(known)})
+    if len(lengths) > 1:
+        counts = " and ".join(f"{length:,}" for length in sorted(lengths))
+        raise DataError(f"{path}: ids and vectors have {counts} rows; the numbers must be equal")
+    return Vectors(known, {c: array.astype(np.float32) for c, array in arrays.items()})
+
+
+def _named_files(given: Any) -> Iterator[tuple[str | None, str | Path]]:
+    """Yield (name of the column or None, path) of each file."""
+    if isinstance(given, Mapping):
+        yield from given.items()
+    elif isinstance(given, str | Path):
+        yield None, given
+    elif isinstance(given, Sequence):
+        for option in given:
+            yield from _named_files(option)
+    elif given is not None:
+        raise DataError(
+            f"{named('vectors')} must be files such as titles.npy, not {type(given).__name__}; "
+            "pass an array as a column of the item table"
+        )
+
+
+def _arrays_by_name(file: Path, name: str | None) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by name; name: of the array of an `.npy` file, or its stem."""
+    if file.suffix == ".npy":
+        return {name or file.stem: np.load(file, allow_pickle=False)}
+    if file.suffix == ".npz":
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    from safetensors import numpy as safetensors
+
+    return safetensors.load_file(file)
+
+
+def _ids_file(file: Path) -> Path | None:
+    """Return the file of ids beside a file of vectors, if there is one."""
+    beside = (file.with_name(f"{file.stem}.{IDS}{suffix}") for suffix in IDS_SUFFIXES)
+    return next((path for path in beside if path.exists()), None)
+
+
+def _ids_beside(file: Path) -> pl.Series | None:
+    """Return the ids in a file such as titles.ids.txt, with an id per line, or None."""
+    ids_file = _ids_file(file)
+    if ids_file is None:
+        return None
+    if ids_file.suffix == ".npy":
+        return as_plain(pl.Series(np.load(ids_file, allow_pickle=False)))
+    lines = ids_file.read_text(encoding="utf-8").splitlines()
+    return with_types(pl.DataFrame({IDS: lines}), ids=[IDS])[IDS]
+
+
+def _with_vectors_in_row_order(
+    table: pl.DataFrame | None, columns: dict[str, np.ndarray], path: str | Path
+) -> pl.DataFrame:
+    """Return the table with vectors in the order of its rows."""
+    rows, stem = len(next(iter(columns.values()))), Path(path).stem
+    if table is None or len(table) != rows:
+        have = (
+            "there is no item table"
+            if table is None
+            else f"the item table has length {len(table):,}"
+        )
+        raise DataError(
+            f"{path} has {rows:,} vectors without ids, but {have}: write the item ids to "
+            f"{stem}.{IDS}.txt, one per line"
+        )
+    return table.with_columns(pl.Series(name, array) for name, array in columns.items())
