@@ -228,6 +228,12 @@ def test_regularisation_is_not_tried_if_it_or_another_loss_is_given(given):
     assert auto.regularization == given.get("regularization")
 
 
+def test_regularisation_is_not_tried_on_very_many_events(monkeypatch):
+    monkeypatch.setattr(trials, "L2_MOST", 11_999)  # there are 12,000
+    auto = trials.resolve_auto(FMPair(factors=4), Dataset.from_frame(choices(10)))
+    assert auto.regularization is None
+
+
 def test_regularisation_is_not_tried_on_few_events(caplog):
     with caplog.at_level(logging.INFO, "fmpair"):
         model = FMPair(factors=4, epochs=1).fit(choices(10, users=900))

@@ -32,7 +32,7 @@ from fmpair.metrics import Metric
 from fmpair.training import options as options_module
 from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
 from fmpair.training.epochs import Validation
-from fmpair.training.loop import train
+from fmpair.training.loop import TrainingRun, train
 from fmpair.training.options import FMPairOptions
 from fmpair.training.start import check_factors
 
@@ -62,7 +62,7 @@ L2_PACE, L2_PACE_ON_GPU = 3, 2
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_EVENTS = 1000  # with fewer held-out events, differences of some percent are not visible
-L2_MOST = 5_000_000  # fits to more events than this take too long to be repeated
+L2_MOST = 5_000_000  # with more events, a fit takes too long to be repeated
 
 
 def without_auto(options: Any) -> Any:
@@ -173,8 +173,9 @@ class _AutoOptions:
 
     @property
     def regularization(self) -> bool:
-        """Whether the regularisation is tried, which needs softmax."""
-        return self.options.regularization is None and self.plain
+        """Whether the regularisation is tried: with softmax, unless there are very many events."""
+        free = self.options.regularization is None and self.plain
+        return free and len(self.data) <= L2_MOST
 
     @property
     def plain(self) -> bool:
@@ -208,19 +209,19 @@ class _Trial:
             small["logq_correction"] = bool(options.logq_correction)
         return cls(*_parts(data, options.threads), small)
 
-    def values(self, options: FMPairOptions, train_events: Dataset | None = None) -> np.ndarray:
-        """Return NDCG@10 of every held-out event after a small fit."""
+    def run(self, options: FMPairOptions, train_events: Dataset | None = None) -> TrainingRun:
+        """Return a small fit that has not begun."""
         small = replace(options, **self.small)
-        *_, last = train(small, small, train_events or self.train)
+        return train(small, small, train_events or self.train)
+
+    def values_of(self, run: TrainingRun) -> np.ndarray:
+        """Return NDCG@10 of every held-out event after all epochs of a fit."""
+        *_, last = run
         return self.judge.values(last.recommender())
 
-    def l2_of(self, options: FMPairOptions) -> dict[str, float]:
-        """Return the default regularisation of users and items."""
-        small = replace(options, **self.small)
-        run = train(small, small, self.train)
-        settings = run.task.settings
-        run.close()
-        return {"user": settings.user, "item": settings.positive}
+    def values(self, options: FMPairOptions) -> np.ndarray:
+        """Return NDCG@10 of every held-out event after a small fit."""
+        return self.values_of(self.run(options))
 
     def choice(self, options: FMPairOptions, **changes: Any) -> _Choice:
         """Return the options with these changes, and their NDCG@10."""
@@ -238,7 +239,7 @@ class _Trial:
         times = self.train.columns[TIME].gather(source)
         mixed = replace(self.train, columns=self.train.columns.with_columns(times))
         judge = self.judge.shuffled() if isinstance(self.judge, Visits) else self.judge
-        return _Choice(options, replace(self, judge=judge).values(options, mixed))
+        return _Choice(options, replace(self, judge=judge).values_of(self.run(options, mixed)))
 
 
 def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
@@ -318,24 +319,23 @@ def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
 def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
-    The default is multiplied or divided by L2_STEP as long as that ranks better. With a history, too
-    few held-out events or very many events it is kept.
+    The default is multiplied or divided by L2_STEP as long as that ranks better. With a history or
+    too few held-out events it is kept.
     """
-    if options.history or trial.judge.count < L2_EVENTS or len(trial.train) > L2_MOST:
+    if options.history or trial.judge.count < L2_EVENTS:
         return options
     PROGRESS.info("regularization: comparing more and less with the default ...")
     on_cpu = resolve_device(options.device) == CPU
-    pace, factors = (
-        (L2_PACE, trial.small["factors"]) if on_cpu else (L2_PACE_ON_GPU, options.factors)
-    )
+    pace = L2_PACE if on_cpu else L2_PACE_ON_GPU
     small = {
-        "factors": factors,
+        "factors": trial.small["factors"] if on_cpu else options.factors,
         "epochs": math.ceil(options.epochs / pace),
         "learning_rate": options.learning_rate * pace,
     }
     trial = replace(trial, small=small)
-    usual = trial.l2_of(options)
-    best, times = trial.choice(options), 1.0
+    run = trial.run(options)
+    usual = {"user": run.task.settings.user, "item": run.task.settings.positive}
+    best, times = _Choice(options, trial.values_of(run)), 1.0
     for ratio in (L2_STEP, 1 / L2_STEP):
         for step in range(1, L2_STEPS + 1):
             scaled = {name: value * ratio**step for name, value in usual.items()}
