@@ -98,6 +98,12 @@ def test_nulls_can_be_chosen(tmp_path):
     assert read_delimited(path, nulls=["?"])["time"].to_list() == ["NA", None, None]
 
 
+@pytest.mark.parametrize("word", ["NULL", "n/a", "None", "nan", "<NA>", "\\N"])
+def test_what_other_programs_write_for_missing_values_is_missing(tmp_path, word):
+    path = saved(tmp_path, f"user,item,price\nann,x,3.5\nbob,y,{word}\n")
+    assert read_delimited(path)["price"].to_list() == [3.5, None]
+
+
 def test_a_word_that_may_be_an_id_is_not_taken_for_missing_in_silence(tmp_path):
     path = saved(tmp_path, "user,item,time\nann,NA,NA\nbob,x,day\nann,NA,\n,x,day\n")
     with pytest.warns(Notice, match="'item' has 'NA' in 2 rows, read as missing: nulls=") as told:

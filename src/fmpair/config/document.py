@@ -94,7 +94,8 @@ def _with_bases(path: Path, above: tuple[Path, ...]) -> Document:
     """Read a file and those it extends; above: the files that led here, to find a circle."""
     if path.suffix.lower() not in SYNTAXES:
         raise DataError(
-            f"{path} is not an experiment file: its name must end in {listing(SYNTAXES)}"
+            f"{path} is not an experiment file: its name must end in {listing(SYNTAXES)} (fmpair "
+            "init writes one for a file of events)"
         )
     if len(above) > MAX_BASES:
         raise refused(f"{path}: more than {MAX_BASES} files extend each other")

@@ -19,7 +19,8 @@ from fmpair.errors import DataError, OptionError, listing, named, notice, unknow
 
 SEPARATORS = (",", "\t", ";", "|", "::")
 RARE_SEPARATORS = (" ", ":", "-")  # common in text, so they are suggested but never guessed
-NULLS = ("", "NA", "NaN", "null")
+# What databases, pandas, R and spreadsheets write for a missing value.
+NULLS = ("", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "\\N")
 SAMPLE_LINES = 20
 STAND_INS = ("\x1f", "\x1e", "\x1d")  # one byte in place of a longer separator
 NO_SEPARATORS = ("\n", "\r", '"')  # not allowed as separators
