@@ -5,8 +5,10 @@ import polars as pl
 import pytest
 
 import fmpair
+from fmpair.arrays import Rows, starts
 from fmpair.errors import Notice, OptionError
 from fmpair.features import Field
+from fmpair.features.history_fields import PastItems
 from fmpair.models import FMPair
 
 ITEMS = 20
@@ -195,3 +197,21 @@ def test_earlier_items_may_have_the_vectors_of_items():
     np.testing.assert_array_equal(model.parameters.query, model.parameters.items)
     near = model.recommend(history=["i10"], n=2)["item"].to_list()
     assert {abs(int(item[1:]) - 10) for item in near} <= {1, 2}
+
+
+@pytest.mark.parametrize("lengths", [[1, 1, 1, 1], [1, 2, 0, 3]], ids=["one each", "several"])
+@pytest.mark.parametrize("items", [[], [2], [0, 3, 1], [3, 3, 2, 1, 0, 1]])
+def test_features_of_one_history_are_those_among_several(lengths, items):
+    count = sum(lengths)
+    column = np.arange(10, 10 + count, dtype=np.int32)
+    features = Rows(starts(np.array(lengths)), column, np.linspace(1, 2, count, dtype=np.float32))
+    past = PastItems(np.array([1.0, 0.5, 0.25], np.float32), features, None)
+    number = np.array(items, np.int32)
+    one = past.rows(Rows(np.array([0, len(items)]), number, np.ones(len(items), np.float32)))
+    start, twice = np.array([0, len(items), 2 * len(items)]), np.concatenate([number, number])
+    two = past.rows(Rows(start, twice, np.ones(len(twice), np.float32)))
+    for row in range(2):
+        part = slice(two.start[row], two.start[row + 1])
+        assert one.column.tolist() == two.column[part].tolist()
+        assert one.value.tolist() == two.value[part].tolist()
+    assert one.start.tolist() == [0, len(one.column)]

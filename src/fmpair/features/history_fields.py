@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,34 @@ def history_rows(before: Rows, weight: np.ndarray, features: Rows) -> Rows:
     value = weight[age[recent]][rows.owner] * rows.value
     lengths = np.bincount(owner, minlength=before.size)
     return Rows(starts(lengths), rows.column, value.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class PastItems:
+    """How earlier items become query features.
+
+    weight: float32 [last], of the latest item, the one before it, and so on; features: per item
+    its features as an earlier one; within: microseconds, or None for no limit.
+    """
+
+    weight: np.ndarray
+    features: Rows
+    within: int | None
+
+    def rows(self, items: Rows) -> Rows:
+        """Return the features of each query; items: its earlier items, oldest first."""
+        if items.size > 1:
+            return history_rows(items, self.weight, self.features)
+        latest = items.column[-len(self.weight) :]  # the same, faster, for single requests
+        weight = self.weight[: len(latest)][::-1]
+        if self._one_each:
+            column, value = self.features.column[latest], weight * self.features.value[latest]
+            return Rows(np.array([0, len(column)]), column, value)
+        features = self.features.take(latest)
+        value = np.repeat(weight, np.diff(features.start)) * features.value
+        return Rows(np.array([0, len(value)]), features.column, value)
+
+    @cached_property
+    def _one_each(self) -> bool:
+        """Whether every item has one feature, so that its number is also its place."""
+        return bool((np.diff(self.features.start) == 1).all())

@@ -12,7 +12,7 @@ from fmpair.features import FeatureSpace
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.history import LiveState
 from fmpair.fitted.id_lookup import IdLookup
-from fmpair.fitted.query_encoder import QueryEncoder, known_items
+from fmpair.fitted.query_encoder import NO_ITEMS, QueryEncoder, known_items
 from fmpair.fitted.question import (
     Answer,
     Queries,
@@ -101,7 +101,9 @@ def _request(model: Answering, question: Question) -> Request:
         if user >= 0:
             live = model.live
             parts.append(model.seen.row(user) if live is None else live.seen_row(model.seen, user))
-    hidden, ignored = np.concatenate(parts), missing + more + others
+    parts = [part for part in parts if len(part)]
+    hidden = parts[0] if len(parts) == 1 else np.concatenate([NO_ITEMS, *parts])
+    ignored = missing + more + others
     if question.candidates is None:
         return Request(query, None, hidden, ignored)
     chosen = np.unique(chosen)

@@ -16,9 +16,9 @@ from fmpair.engine.item_side import item_sides, query_vectors
 from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace, Pairing, Side
 from fmpair.features.field import duration
-from fmpair.features.history_fields import history_weights
+from fmpair.features.history_fields import PastItems, history_weights
 from fmpair.features.space import ITEM, USER, meeting_fields
-from fmpair.fitted.history import LiveState, PastItems, Recent
+from fmpair.fitted.history import LiveState, Recent
 from fmpair.fitted.id_lookup import IdLookup
 from fmpair.fitted.large_catalogue import ItemIndex, best_of_many, best_under_rules, is_large
 from fmpair.fitted.model import FittedModel
@@ -311,17 +311,24 @@ class FactorModel(FittedModel):
 
     def vectors(self, queries: Queries) -> np.ndarray:
         """Return float32 [queries, length]: the user's vector plus those of all query features."""
-        users = self.parameters.users[np.maximum(queries.user, 0)]
-        unknown = queries.user < 0
-        if unknown.any():
-            users[unknown] = self.mean_user
-        vectors = self._vectors_of(users, queries.rows)
+        vectors = self._vectors_of(self._table_rows(queries.user), queries.rows)
         if queries.history is None or self.space.history is not None:
             return vectors
         offset, events = self._offsets(queries.user)
         return vectors + history_moves(
             self.visitors, self.item_vectors, queries.history, offset, events
         )
+
+    def _table_rows(self, user: np.ndarray) -> np.ndarray:
+        """Return the users' rows of the table, the average user's for -1: not to be changed."""
+        table = self.parameters.users
+        if len(user) == 1:  # without a copy, for single requests
+            number = int(user[0])
+            return self.mean_user[None] if number < 0 else table[number : number + 1]
+        rows, unknown = table[np.maximum(user, 0)], user < 0
+        if unknown.any():
+            rows[unknown] = self.mean_user
+        return rows
 
     def _vectors_of(self, users: np.ndarray, rows: Rows) -> np.ndarray:
         """Return float32 [n, length] of users' table rows [n, columns] and of query features."""

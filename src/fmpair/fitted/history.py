@@ -21,7 +21,6 @@ from fmpair.data.times import Timelines, moments, timelines
 from fmpair.errors import OptionError, UnknownError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME
-from fmpair.features.history_fields import history_rows
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.id_lookup import number_of
 from fmpair.fitted.question import check_columns, column_of
@@ -125,30 +124,6 @@ def stacked(first: Recent, second: Recent) -> Recent:
     start = np.append(first.start, second.start[1:] + first.start[-1])
     item = np.concatenate([first.item, second.item])
     return Recent(start, item, np.concatenate([first.moment, second.moment]))
-
-
-# Earlier items as features of a query
-
-
-class PastItems(NamedTuple):
-    """How earlier items become query features.
-
-    weight: float32 [last], of the latest item, the one before it, and so on; features: per item
-    its features as an earlier one; within: microseconds, or None for no limit.
-    """
-
-    weight: np.ndarray
-    features: Rows
-    within: int | None
-
-    def rows(self, items: Rows) -> Rows:
-        """Return the features of each query; items: its earlier items, oldest first."""
-        if items.size > 1:
-            return history_rows(items, self.weight, self.features)
-        weight = self.weight[: len(items.column)]  # the same, faster, for single requests
-        features = self.features.take(items.column[len(items.column) - len(weight) :])
-        value = np.repeat(weight[::-1], np.diff(features.start)) * features.value
-        return Rows(np.array([0, len(value)]), features.column, value)
 
 
 def days_since_last(events: Recent, now: np.ndarray, day: int) -> np.ndarray:

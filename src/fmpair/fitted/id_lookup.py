@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from fmpair.arrays import Rows
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, UnknownError, listing
 from fmpair.errors import unknown as unknown_message
@@ -69,13 +70,12 @@ class Ids:
 
 
 class Features(NamedTuple):
-    """Query features of a value: column int32 [n], value float32 [n].
+    """Query features of a value, in one row.
 
     unseen: the names of the fields in which the value was not seen in training.
     """
 
-    column: np.ndarray
-    value: np.ndarray
+    rows: Rows
     unseen: tuple[str, ...] = ()
 
 
@@ -128,7 +128,7 @@ def _encoded(space: FeatureSpace, name: str, value: Any, _: type) -> Features:
         rows, unseen = space.query.encode("context", frame, 1, False)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
         raise DataError(f"context {name!r} cannot be {value!r}") from None
-    return Features(rows.column, rows.value, tuple(unseen))
+    return Features(rows, tuple(unseen))
 
 
 def ids_of(ids: Any) -> pl.Series:

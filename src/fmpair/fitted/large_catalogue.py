@@ -67,9 +67,11 @@ class ItemIndex:
 
 def is_large(vectors: np.ndarray, queries: int) -> bool:
     """Return whether to rank items [items, factors] by compressed vectors."""
+    if vectors.size < LARGE or queries > FEW_QUERIES:
+        return False
     from fmpair.jit import MISSING
 
-    return not MISSING and vectors.size >= LARGE and queries <= FEW_QUERIES
+    return not MISSING
 
 
 def best_of_many(

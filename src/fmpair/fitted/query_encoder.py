@@ -22,7 +22,8 @@ from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import DAY, TIME, datetimes, now
 from fmpair.features.encoder import sum_to_one
-from fmpair.fitted.history import LiveState, PastItems, Recent, days_since_last, past_items
+from fmpair.features.history_fields import PastItems
+from fmpair.fitted.history import LiveState, Recent, days_since_last, past_items
 from fmpair.fitted.id_lookup import IdLookup, Ids, item_numbers, number_of, unknown_id
 from fmpair.fitted.question import (
     COLUMN,
@@ -45,7 +46,7 @@ GUESSED_LIVE = 1_000  # ids to search for a similar one while a request waits
 SECOND = 1_000_000  # microseconds
 SINCE = f"{TIME}.since"
 NO_COLUMNS = pl.DataFrame()
-NO_ITEMS, NO_VALUES = np.zeros(0, np.int32), np.zeros(0, np.float32)
+NO_ITEMS = np.zeros(0, np.int32)
 NO_FEATURES = empty_rows(1)
 
 
@@ -91,7 +92,7 @@ class QueryEncoder:
         if unknown in REFUSING:
             refuse_unseen(space, "context", frame, unseen)
         bare = nobody if unknown == "popular" else np.zeros(len(nobody), bool)
-        rows = self._rows(user, profiles, contexts, history, given, time, bare)
+        rows = self._rows(user, [profiles, contexts], history, given, time, bare)
         shown = frame
         if history is not None:  # without expressions, which are slow for one row
             shown = pl.DataFrame([c for c in frame.iter_columns() if c.name != COLUMN])
@@ -113,10 +114,10 @@ class QueryEncoder:
         time = self._request_time(question)
         times = None if time is None else np.array([time])
         context = dict(self._request_context(question, user, times))
-        contexts = self._context_row(context, question.unknown in REFUSING)
+        contexts = self._context_rows(context, question.unknown in REFUSING)
         bare = np.array([nobody and question.unknown == "popular"])
         profiles = known_rows(self.user_rows, user)
-        rows = self._rows(user, profiles, contexts, history, given, times, bare)
+        rows = self._rows(user, [profiles, *contexts], history, given, times, bare)
         situation = NO_COLUMNS
         if self.keeps_context:
             columns = {name: [value] for name, value in context.items() if name != SINCE}
@@ -128,15 +129,16 @@ class QueryEncoder:
     def _rows(
         self,
         user: np.ndarray,
-        profiles: Rows,
-        contexts: Rows,
+        parts: list[Rows],
         history: Rows | None,
         given: np.ndarray,
         time: np.ndarray | None,
         bare: np.ndarray,
     ) -> Rows:
-        """Return all features of each query: user attributes, context, earlier items."""
-        parts = [profiles, contexts]
+        """Return all features of each query: the parts, such as user attributes, and earlier items.
+
+        The parts of one query may be many.
+        """
         if self.past is not None and self.recent is not None:
             within = self.past.within
             items = past_items(self.recent, self.live, within, user, history, given, time)
@@ -144,11 +146,7 @@ class QueryEncoder:
         if len(user) == 1:
             if bare[0]:
                 return NO_FEATURES
-            parts = [part for part in parts if len(part.column)]
-            if len(parts) < 2:
-                return parts[0] if parts else NO_FEATURES
-            columns = np.concatenate([part.column for part in parts])
-            return _row(columns, np.concatenate([part.value for part in parts]))
+            return _joined(parts)
         rows = join_rows(parts)
         return rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
 
@@ -254,24 +252,29 @@ class QueryEncoder:
         if days is not None and not np.isnan(days[0]):
             yield SINCE, float(days[0])
 
-    def _context_row(self, context: Mapping[str, Any], refusing: bool) -> Rows:
-        """Return the features of one request's context."""
-        if not context:
-            return NO_FEATURES
-        columns, values = [NO_ITEMS], [NO_VALUES]
+    def _context_rows(self, context: Mapping[str, Any], refusing: bool) -> list[Rows]:
+        """Return the features of one request's context, a row for each column."""
+        parts = []
         for name, value in context.items():
             features = self.id_lookup.features(name, value)
             if features.unseen and refusing:
                 frame = pl.DataFrame({name: [value]}, strict=False)
                 refuse_unseen(self.space, "context", frame, features.unseen, GUESSED_LIVE)
-            columns.append(features.column)
-            values.append(features.value)
-        row = _row(np.concatenate(columns), np.concatenate(values))
-        return sum_to_one(row) if self.space.whole else row
+            parts.append(features.rows)
+        return [sum_to_one(_joined(parts))] if self.space.whole else parts
 
 
 def _row(column: np.ndarray, value: np.ndarray) -> Rows:
     return Rows(np.array([0, len(column)]), column, value)
+
+
+def _joined(rows: Sequence[Rows]) -> Rows:
+    """Return several rows as one."""
+    parts = [row for row in rows if len(row.column)]
+    if len(parts) < 2:
+        return parts[0] if parts else NO_FEATURES
+    columns = np.concatenate([part.column for part in parts])
+    return _row(columns, np.concatenate([part.value for part in parts]))
 
 
 def known_rows(rows: Rows, number: np.ndarray) -> Rows:

@@ -76,13 +76,15 @@ class Question:
         check_context(self.context)
         for option in ("history", "candidates", "exclude"):
             items = getattr(self, option)
-            if items is not None and (isinstance(items, str) or not hasattr(items, "__len__")):
+            if items is None or type(items) is list:  # faster, for most requests
+                continue
+            if isinstance(items, str) or not hasattr(items, "__len__"):
                 raise OptionError(f"{named(option)} must be a list of items, not {items!r}")
 
 
 def check_context(context: Any) -> None:
     """Raise OptionError unless the context is a mapping or None."""
-    if context is not None and not isinstance(context, Mapping):
+    if context is not None and type(context) is not dict and not isinstance(context, Mapping):
         raise OptionError(
             f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}"
         )

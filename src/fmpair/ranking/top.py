@@ -45,8 +45,9 @@ def top(
         return import_module(ON_DEVICE).top(queries, items, hidden, n, device)
     count = len(queries)
     n = min(n, items.shape[1])
-    best = np.full((count, n), -1, np.int32)
-    score = np.full((count, n), -np.inf, np.float32)
+    best, score = np.empty((count, n), np.int32), np.empty((count, n), np.float32)
+    best.fill(-1)
+    score.fill(-np.inf)
     filled = np.zeros(count, np.int64)
 
     def work(first: int, scores: np.ndarray) -> None:
@@ -90,13 +91,14 @@ def _in_batches(
 ) -> None:
     """Call work(first query, scores [batch, items]) for batches of queries, in parallel."""
     rows = rows_at_once(len(queries), items.shape[1])
+    most = min(rows, len(queries))
     idle: list[np.ndarray] = []  # a buffer per thread: fresh memory is slow to write to
 
     def run(first: int) -> None:
         part = queries[first : first + rows]
-        full = np.ones((len(part), queries.shape[1] + 1), np.float32)
-        full[:, :-1] = part
-        scores = idle.pop() if idle else np.empty((rows, items.shape[1]), np.float32)
+        full = np.empty((len(part), queries.shape[1] + 1), np.float32)
+        full[:, :-1], full[:, -1] = part, 1
+        scores = idle.pop() if idle else np.empty((most, items.shape[1]), np.float32)
         work(first, np.matmul(full, items, out=scores[: len(part)]))
         idle.append(scores)
 
