@@ -15,7 +15,8 @@ from fmpair.fitted.question import Question
 from fmpair.fitted.recommender import from_factors
 from fmpair.models.classic.neighbours import ItemKNN
 from fmpair.serve.live_models import LiveModels
-from fmpair.serve.service import is_quick, model_card
+from fmpair.serve.model_card import model_card
+from fmpair.serve.request_batcher import is_quick
 from fmpair.training.growth import with_items
 
 USERS, ITEMS, FACTORS = 60, 4_000, 16

@@ -105,6 +105,23 @@ def test_the_next_answer_knows_what_another_process_kept(path, store, tmp_path):
     other.close()
 
 
+def test_requests_that_were_read_together_share_one_look_at_the_store(path, store, tmp_path):
+    models, other, looks = LiveModels(path, store), open_store(tmp_path / "events.db"), []
+    first, last = best(models, "u3", 1)[0], store.last
+    store.last = lambda: looks.append(1) or last()
+
+    async def run():
+        await asyncio.gather(*(models.catch_up() for _ in range(5)))
+        assert len(looks) == 1
+        other.append([click("u3", first)])
+        await asyncio.sleep(0)  # the loop reads further requests
+        await asyncio.gather(*(models.catch_up() for _ in range(5)))
+
+    asyncio.run(run())
+    assert first not in best(models, "u3", ITEMS)
+    other.close()
+
+
 def test_events_a_model_has_learned_are_not_told_again(path, store):
     store.append([click("u3", "i1")])
     store.remember(LiveModels(path).serving()[0].checksum, 1)

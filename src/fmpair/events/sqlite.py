@@ -112,7 +112,7 @@ class SQLite:
         return self._read(SHOWN, json.dumps(users), since)
 
     def last(self) -> tuple[int, int]:
-        with self._translated():
+        try:
             reader = self._reader()
             # The number changes when another connection writes; otherwise no table is read.
             (version,) = reader.execute("PRAGMA data_version").fetchone()
@@ -120,6 +120,9 @@ class SQLite:
                 (last,) = reader.execute("SELECT max(position) FROM events").fetchone()
                 (change,) = reader.execute(LAST_CHANGE).fetchone()
                 self._local.version, self._local.last = version, (last or 0, change)
+        except (sqlite3.Error, OSError):
+            with self._translated():  # not around it all: this runs for every request
+                raise
         return self._local.last
 
     def items(self, after: int, limit: int) -> list[tuple]:

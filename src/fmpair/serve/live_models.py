@@ -114,7 +114,7 @@ class LiveModels:
         self._recent: deque[Any] = deque(maxlen=RECENT)  # users
         self._thread = ThreadPoolExecutor(1, "fmpair-follow")
         self._following: Future[None] | None = None
-        self._began = 0.0
+        self._began, self._checked = 0.0, False
         self._unknown_users = UnknownUsers()
         self._changing = threading.Lock()
         self.paths = {CURRENT: Path(path)}
@@ -164,8 +164,10 @@ class LiveModels:
 
     def history_of(self, user: Any, model: Model) -> list[Any] | None:
         """Return the items of a user unknown to the model, oldest first, or None."""
+        if model.id_lookup.users.number(user) >= 0:
+            return None
         items = self._unknown_users.history(user)
-        if items is None or model.id_lookup.users.number(user) >= 0:
+        if items is None:
             return None
         known = model.id_lookup.items.numbers(items) >= 0
         return [item for item, is_known in zip(items, known) if is_known] or None
@@ -187,6 +189,8 @@ class LiveModels:
 
         Do not wait at all for a store that has failed.
         """
+        if self._checked:
+            return
         limit = time.monotonic() + MAX_WAIT
         while self.behind():
             if self._following is None or self._following.done():
@@ -195,6 +199,13 @@ class LiveModels:
             if left <= 0 or self._read_error is not None:
                 return
             await asyncio.wait([asyncio.wrap_future(self._following)], timeout=left)
+        # One check for all requests that the loop has read by now: those read later, and whatever
+        # another thread wakes, come after this call.
+        self._checked = True
+        asyncio.get_running_loop().call_soon(self._check_again)
+
+    def _check_again(self) -> None:
+        self._checked = False
 
     def follow(self) -> None:
         """Take in all new events of the store; serving continues if it cannot be read."""

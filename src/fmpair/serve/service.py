@@ -1,4 +1,4 @@
-"""The service: the work of each request, and batches of requests for large catalogues."""
+"""What the service does for each request."""
 
 from __future__ import annotations
 
@@ -33,86 +33,12 @@ from fmpair.serve.live_catalogue import (
 from fmpair.serve.live_models import MAX_WAIT, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
+from fmpair.serve.request_batcher import RequestBatcher
 from fmpair.serve.request_options import answerable, request_rules, unknown_parts
 from fmpair.serve.requests import ProblemError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-QUICK = 1_500_000  # numbers of item vectors, multiplied in a third of a millisecond
-QUICK_EXPLAINED = 20  # items that are explained quickly
-QUICK_SEARCHED = 100  # items that an index finds quickly
-MAX_BATCH = 16  # questions
 NO_ITEMS = np.zeros(0, np.int32)
-
-Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
-
-
-class RequestBatcher:
-    """Answers quick questions at once, and others in a thread, several at a time.
-
-    Scoring a million items is bound by reading their vectors, so a batch of eight questions takes
-    little longer than one. Questions that arrive during a batch go into the next one.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[Waiting] = []
-        self._busy = False
-        self._thread = ThreadPoolExecutor(1, "fmpair-answers")
-
-    async def answer(self, model: Any, question: Question) -> Answer:
-        """Return the model's answer."""
-        if is_quick(model, question):
-            return model.answers([question])[0]
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        self._waiting.append((model, question, future))
-        if not self._busy:
-            self._busy = True
-            self._task = loop.create_task(self._run())
-        return await future
-
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._waiting:
-                model = self._waiting[0][0]
-                batch = [entry for entry in self._waiting if entry[0] is model][:MAX_BATCH]
-                taken = {future for _, _, future in batch}  # models cannot be compared
-                self._waiting = [entry for entry in self._waiting if entry[2] not in taken]
-                questions = [question for _, question, _ in batch]
-                work = loop.run_in_executor(self._thread, _each_answered, model, questions)
-                for (_, _, future), answer in zip(batch, await work):
-                    if future.done():  # the client has left
-                        continue
-                    if isinstance(answer, Exception):
-                        future.set_exception(answer)
-                    else:
-                        future.set_result(answer)
-        finally:
-            self._busy = False
-
-
-def is_quick(model: Any, question: Question) -> bool:
-    """Return whether an answer takes too little time to delay other requests."""
-    parameters = getattr(model, "parameters", None)
-    if parameters is None or (question.explain and question.n > QUICK_EXPLAINED):
-        return False
-    factors = parameters.items.shape[1]
-    items = model.space.items if question.candidates is None else question.candidates
-    if len(items) * factors <= QUICK:
-        return True
-    side = getattr(model, "item_side", None)
-    indexed = side is not None and side.index is not None
-    return indexed and question.candidates is None and question.n <= QUICK_SEARCHED
-
-
-def _each_answered(model: Any, questions: Sequence[Question]) -> list[Answer | Exception]:
-    """Answer the questions; an error affects only its own question."""
-    try:
-        return list(model.answers(questions))
-    except Exception as error:
-        if len(questions) == 1:
-            return [error]
-    return [answer for question in questions for answer in _each_answered(model, [question])]
 
 
 @dataclass(frozen=True)

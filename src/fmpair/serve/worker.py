@@ -22,13 +22,16 @@ from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
+from fmpair.serve.request_batcher import is_quick
 from fmpair.serve.request_options import rules_in_service
-from fmpair.serve.service import Service, is_quick
+from fmpair.serve.service import Service
 from fmpair.serve.settings import ServiceSettings, Stamp, WorkerSlot, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
 
 WATCH_EVERY = 0.2  # seconds between two checks of the model files
 PARENT_EVERY = 0.5  # seconds between two checks that the parent is there
+# Requests leave few objects in circles, for which Python's default searches every few requests.
+GC_THRESHOLDS = (20_000, 10, 10)
 RETRY_EVERY = 2.0  # seconds before a file is tried again, if the reason of the failure may pass
 
 
@@ -67,8 +70,7 @@ def work(
     pages = read_pages(images is not None)
     server = make_server(Application(service, access, pages, metrics), settings.proxy)
     _end_with_parent()
-    gc.collect()
-    gc.freeze()  # models and modules stay: scanning them again and again would delay answers
+    _collect_rarely()
     send(None)
     watch = FileWatch(models) if settings.watch else None
     try:
@@ -129,6 +131,13 @@ def _log_to_stderr(number: int) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+
+
+def _collect_rarely() -> None:
+    """Keep the garbage collector from delaying answers: models and modules are not scanned."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _blas_threads(models: LiveModels, share: int) -> int:
