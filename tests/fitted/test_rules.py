@@ -155,6 +155,7 @@ def test_neighbours_can_be_diverse_and_a_model_without_vectors_says_so():
     [
         ({"where": "price>1000"}, "no item is left by where 'price>1000'"),
         ({"where": ["brand=a", "brand=b"]}, "no item is left by where 'brand=b'"),
+        ({"where": "brand=A"}, "no item is left by where 'brand=A'. Did you mean brand=a?"),
         ({"where": "brand=c", "exclude_shown": [5, 7]}, "no item is left by exclude_shown"),
         ({"where": "price<10", "exclude": [0]}, "are excluded or were seen before"),
     ],

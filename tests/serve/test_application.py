@@ -420,3 +420,17 @@ def test_every_module_that_is_imported_is_there():
     named = {name for text in FILES.values() for name in re.findall(r'from "\./(.*?)"', text)}
     named |= set(re.findall(r'"page/(.*?)"', FILES["index.html"]))
     assert named | {"index.html"} == set(FILES)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("/v1/recomend", {}, 404, "Did you mean '/v1/recommend'?"),
+        ("/v1/recommend", b"", 400, "the body is not valid JSON: it is empty"),
+        ("/v1/events", {"user": ANN, "item": 3}, 422, '`user`: send {"events": [...]}'),
+        ("/v1/recommend/batch", [{"user": ANN}], 422, 'got `array`: send {"questions": [...]}'),
+    ],
+)
+def test_an_answer_to_a_mistake_says_what_was_meant(service, path, body, status, said):
+    found = ask(service, path, body)
+    assert found.status == status and said in found.json["detail"]

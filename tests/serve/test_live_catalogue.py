@@ -195,6 +195,7 @@ def test_columns_are_shown_with_the_items_that_have_them(service):
     found = ask(
         service, "/v1/recommend", {**asked, "show": ["title", "price", "none", "title"]}
     ).json
+    assert found["unknown"] == ["show.none"]
     told = {one["item"]: one.get("columns") for one in found["items"]}
     assert told == {"i0": {"title": "First"}, "i2": {"title": "Second", "price": 5}, "i4": {}}
     near = ask(service, "/v1/similar", {"item": "i4", "n": 30, "show": ["title"]}).json["similar"]
@@ -245,3 +246,10 @@ def test_stored_changes_that_do_not_fit_a_new_model_are_left_out(files, caplog):
     assert changes.fitting(numbers).table.rows() == [(7, 4)]
     assert "do not fit the model" in caplog.text and "some ids" in caplog.text
     assert changes.fitting(model).table["item"].to_list() == ["i1", "7"]
+
+
+def test_columns_that_no_item_had_before_are_named_once(service):
+    assert put(service, {"item": "i2", "in_stok": False, "removed": False}).json["new_columns"] == [
+        "in_stok"
+    ]
+    assert "new_columns" not in put(service, {"item": "i3", "in_stok": True}).json

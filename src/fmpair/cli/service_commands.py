@@ -223,6 +223,8 @@ def push(
     counts = push_items(read_table(table, "item"), url, keys[0].decode() if keys else None)
     new = f", {counts['new']:,} of them new" if counts.get("new") else ""
     note(f"changed {counts.get('taken', 0):,} items{new}")
+    if counts.get("new_columns"):
+        note(f"new columns, which no item had before: {', '.join(counts['new_columns'])}")
     if counts.get("unranked"):
         note(
             f"{counts['unranked']:,} new items are in no list before the next `fmpair update`: the "

@@ -20,12 +20,13 @@ import polars as pl
 from fmpair.arrays import starts
 from fmpair.checks import number, whole
 from fmpair.data.vocabulary import Vocabulary, comparable
-from fmpair.errors import OptionError, named, notice, unknown
+from fmpair.errors import OptionError, named, nearest, notice, unknown
 from fmpair.fitted.catalogue import Catalogue
 
 SIGN = re.compile("<=|>=|!=|==|=|<|>")
 NOT = re.compile(r"not\s+")
 EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
+MAX_SEARCHED, MAX_GUESSED = 100_000, 1_000  # items and values in which a similar value is sought
 MAX_BOOST = 1_000_000_000  # either way; scores are float32
 TRUTH = {"true": True, "false": False}
 
@@ -356,9 +357,11 @@ class BoundRules(NamedTuple):
         left[slice(None) if chosen is None else chosen] = True
         for text in self.rules.where:
             assert self.catalogue is not None
-            left &= matching(self.catalogue, condition(text))[:items]
+            rule = condition(text)
+            left &= matching(self.catalogue, rule)[:items]
             if not left.any():
-                return f"no item is left by where {text!r}"
+                hint = _nearest_value(self.catalogue.table[rule.column], rule)
+                return f"no item is left by where {text!r}{hint}"
         left[self.shown] = False
         if not left.any():
             return "no item is left by exclude_shown"
@@ -370,6 +373,18 @@ class BoundRules(NamedTuple):
         if empty:
             why = self.why_empty(chosen)
             notice(f"{empty:,} of {len(filled):,} lists are empty: {why}")
+
+
+def _nearest_value(values: pl.Series, rule: Condition) -> str:
+    """Return a hint at the value that was meant, if a column of texts does not have the given."""
+    if rule.sign != "=" or rule.negated or values.dtype != pl.String or len(values) > MAX_SEARCHED:
+        return ""
+    known = set(values.drop_nulls().unique())
+    if len(known) > MAX_GUESSED:
+        return ""
+    absent = next((value for value in rule.values if value not in known), None)
+    guess = None if absent is None else nearest(absent, sorted(known))
+    return f". Did you mean {rule.column}={guess}?" if guess else ""
 
 
 def _arrays(

@@ -114,7 +114,9 @@ class Application:
         self.access.check_site(headers)
         method, path = scope["method"], scope["path"]
         if path not in self.methods:
-            raise ProblemError(404, f"no such path {path[:200]!r}: see /openapi.json")
+            guess = nearest(path[:200], self.methods)
+            hint = f". Did you mean {guess!r}?" if guess else ": see /openapi.json"
+            raise ProblemError(404, f"no such path {path[:200]!r}{hint}")
         if method not in self.methods[path]:
             allow = ", ".join(self.methods[path])
             raise ProblemError(405, f"{path} supports {allow}, not {method}", allow=allow)
@@ -234,15 +236,21 @@ def _handler(endpoint: Endpoint) -> Callable[..., Awaitable[bytes]]:
 
 
 def _decoded(decode: Callable[[bytes], Any], body: bytes, kind: Any) -> Any:
-    """Return a body as an object of its kind; the error of an unknown field names the nearest."""
+    """Return a body as an object of its kind; errors say what was probably meant."""
+    if not body:
+        raise ProblemError(400, "the body is not valid JSON: it is empty")
     try:
         return decode(body)
     except msgspec.ValidationError as error:
         match = UNKNOWN_FIELD.search(str(error))
         guess = match and _nearest_field(kind, match[1], match[2] or "")
-        if not guess:
-            raise
-        raise msgspec.ValidationError(f"{error}. Did you mean `{guess}`?") from None
+        if guess:
+            raise msgspec.ValidationError(f"{error}. Did you mean `{guess}`?") from None
+        fields = msgspec.structs.fields(kind)
+        if len(fields) == 1 and "- at `" not in str(error):  # the object or list inside was sent
+            example = f'{{"{fields[0].encode_name}": [...]}}'
+            raise msgspec.ValidationError(f"{error}: send {example}") from None
+        raise
 
 
 def _nearest_field(kind: Any, name: str, path: str) -> str | None:

@@ -22,22 +22,28 @@ MAX_ITEMS = 10_000  # per request
 MAX_BYTES = 3 << 20  # per request; the service takes 4 MB
 TIMEOUT = 60.0  # seconds for an answer
 NOT_FOUND = 404
+NEW_COLUMNS = "new_columns"  # of the answer
 URL = named("url")
 
 
-def push(table: pl.DataFrame, url: str, key: str | None = None) -> dict[str, int]:
+def push(table: pl.DataFrame, url: str, key: str | None = None) -> dict[str, Any]:
     """Send the rows of a table to the service at a URL; return its counts, added up.
+
+    `new_columns`, if any, are the columns that no item had before.
 
     table: an item column and any others; a null leaves a value as it is. key: the API key. Rows
     are sent in requests of at most 10,000, and each request succeeds or fails as a whole.
     """
     if not url.startswith(("http://", "https://")):
         raise OptionError(f"{named('url', url)} must begin with http:// or https://")
-    total: dict[str, int] = {}
+    total: dict[str, Any] = {}
+    columns: dict[str, None] = {}
     for body in bodies(table):
-        for name, count in _sent(f"{url.rstrip('/')}/v1/items", body, key).items():
+        answer = _sent(f"{url.rstrip('/')}/v1/items", body, key)
+        columns |= dict.fromkeys(answer.pop(NEW_COLUMNS, ()))
+        for name, count in answer.items():
             total[name] = total.get(name, 0) + count
-    return total
+    return total | {NEW_COLUMNS: list(columns)} if columns else total
 
 
 def bodies(table: pl.DataFrame) -> Iterator[bytes]:
@@ -82,7 +88,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
-def _sent(address: str, body: bytes, key: str | None) -> dict[str, int]:
+def _sent(address: str, body: bytes, key: str | None) -> dict[str, Any]:
     headers = {"Content-Type": "application/json"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
@@ -99,13 +105,15 @@ def _sent(address: str, body: bytes, key: str | None) -> dict[str, int]:
     return _counts(address, content)
 
 
-def _counts(address: str, content: bytes) -> dict[str, int]:
-    """Return how many items were taken, as a service answers."""
+def _counts(address: str, content: bytes) -> dict[str, Any]:
+    """Return how many items were taken and which columns are new, as a service answers."""
     try:
         counts = json.loads(content)
     except ValueError:
         counts = None
-    if not isinstance(counts, dict) or not all(isinstance(count, int) for count in counts.values()):
+    if not isinstance(counts, dict) or not all(
+        isinstance(value, list if name == NEW_COLUMNS else int) for name, value in counts.items()
+    ):
         raise MachineError(f"{address} does not answer as a service of fmpair: check {URL}")
     return counts
 

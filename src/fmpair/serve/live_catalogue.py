@@ -94,6 +94,12 @@ def check_types(model: Any, table: pl.DataFrame) -> None:
         raise DataError(f"the columns of the items do not fit the model: {error}") from error
 
 
+def new_columns(model: Any, table: pl.DataFrame) -> list[str]:
+    """Return the columns of changes that the catalogue of a model does not have."""
+    known = {ITEM, REMOVED, *catalogue_of(model).columns}
+    return [name for name in table.columns if name not in known]
+
+
 def ranks_new_items(model: Any) -> bool:
     """Return whether a model has learned attributes of items, by which it ranks new ones."""
     return isinstance(model, Recommender) and bool(model.space.item.encoders)

@@ -81,7 +81,7 @@ def answerable(request: BaseRequest, model: Any, strict: bool) -> dict[str, Any]
 
 
 def unknown_parts(request: BaseRequest, model: Any, answer: Answer) -> list[str]:
-    """Return the parts of an answered request with ids or values that the model does not know."""
+    """Return the parts of an answered request with ids, values or columns that are not known."""
     lookup = model.id_lookup
     parts = ["user"] if answer.stranger else []
     if answer.passed_over:
@@ -92,4 +92,7 @@ def unknown_parts(request: BaseRequest, model: Any, answer: Answer) -> list[str]
             parts.append(f"context.{name}")
     if request.time is not None and not knows_time(model.space):
         parts.append("time")
+    for name in getattr(request, "show", ()):
+        if model.catalogue is None or name not in model.catalogue.columns:
+            parts.append(f"show.{name}")
     return parts

@@ -127,8 +127,6 @@ Unknown = Annotated[
     ),
 ]
 User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
-
-
 Show = Annotated[
     list[Text],
     Meta(
@@ -180,7 +178,6 @@ class Recommend(BaseRequest):
         Text | Items | None, Meta(description="Items shown before, or a time such as 7d.")
     ] = None
     rules: Annotated[Text | None, Meta(description="The name of rules of the service.")] = None
-
     log: Annotated[
         bool, Meta(description="Store the list as shown to the user, with the events.")
     ] = False
@@ -344,16 +341,17 @@ class Taken(Struct):
     position: int
 
 
-class ItemsTaken(Struct):
+class ItemsTaken(Struct, omit_defaults=True):
     """The number of changes stored. new: items that the model does not know from training.
 
     unranked: new items that are in no list before the next `update`, since the model has learned
-    no attributes of items.
+    no attributes of items. new_columns: those that no item had before.
     """
 
     taken: int
     new: int
     unranked: int
+    new_columns: list[str] = []
 
 
 class KeptEvent(Struct):

@@ -27,6 +27,7 @@ from fmpair.serve.live_catalogue import (
     Changes,
     catalogue_values,
     check_types,
+    new_columns,
     ranks_new_items,
     title_column,
 )
@@ -170,19 +171,23 @@ class Service:
 
     async def put_items(self, request: wire.ItemChanges) -> wire.ItemsTaken:
         store = self._store()
-        changes, texts, new = await asyncio.to_thread(self._checked_changes, request.items)
+        checked = await asyncio.to_thread(self._checked_changes, request.items)
+        changes, texts, new, columns = checked
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.readers, store.put_items, changes, texts)
         await loop.run_in_executor(self.readers, self.models.follow)
         if self.metrics is not None:
             self.metrics.count("items", len(changes))
         ranked = ranks_new_items(self.models.serving()[0].model)
-        return wire.ItemsTaken(len(changes), new, 0 if ranked else new)
+        return wire.ItemsTaken(len(changes), new, 0 if ranked else new, columns)
 
-    def _checked_changes(self, items: Sequence[Any]) -> tuple[list[ItemChange], list[str], int]:
-        """Return changes, the columns of each as JSON, and how many items the first model lacks.
+    def _checked_changes(
+        self, items: Sequence[Any]
+    ) -> tuple[list[ItemChange], list[str], int, list[str]]:
+        """Return changes, the columns of each as JSON, and what the first model lacks.
 
-        What does not fit all models is refused before it is stored.
+        That is the number of items, and the columns, which may be misspelt. What does not fit all
+        models is refused before it is stored.
         """
         for number, columns in enumerate(items):
             if ITEM not in columns:
@@ -191,9 +196,9 @@ class Service:
         texts, table = check_changes(changes), Changes.of(changes).table
         for served in self.models.serving():
             check_types(served.model, table)
-        known = self.models.serving()[0].model.id_lookup.items
-        numbers = known.numbers([change.item for change in changes])
-        return changes, texts, int((numbers < 0).sum())
+        model = self.models.serving()[0].model
+        numbers = model.id_lookup.items.numbers([change.item for change in changes])
+        return changes, texts, int((numbers < 0).sum()), new_columns(model, table)
 
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected
