@@ -95,9 +95,9 @@ def check_types(model: Any, table: pl.DataFrame) -> None:
 
 
 def new_columns(model: Any, table: pl.DataFrame) -> list[str]:
-    """Return the columns of changes that the catalogue of a model does not have."""
-    known = {ITEM, REMOVED, *catalogue_of(model).columns}
-    return [name for name in table.columns if name not in known]
+    """Return the columns of changes that the catalogue of a model lacks; none if it has none."""
+    known = [] if model.catalogue is None else model.catalogue.columns
+    return [name for name in table.columns if known and name not in (ITEM, REMOVED, *known)]
 
 
 def ranks_new_items(model: Any) -> bool:
