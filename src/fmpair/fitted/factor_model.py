@@ -25,7 +25,7 @@ from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
 from fmpair.fitted.top_items import Best, Ruled, ScoreRows, cosines
-from fmpair.fitted.visitor import Visitors, history_moves, mean_user, visitors
+from fmpair.fitted.visitor import UserSide, Visitors, history_moves, mean_user, visitors
 
 if TYPE_CHECKING:
     from fmpair.ranking.compressed import Packed
@@ -161,21 +161,6 @@ class ItemSide:
         within = None if history.within is None else duration(history.within)
         features = self.space.earlier_items(self.item_rows)
         return PastItems(history_weights(history), features, within)
-
-
-@dataclass(frozen=True, eq=False)
-class UserSide:
-    """The mean user vector, computed once.
-
-    Copies of a model share it as long as they have the same table of users and the same events.
-    """
-
-    users: np.ndarray
-    seen: Rows
-
-    @cached_property
-    def mean(self) -> np.ndarray:
-        return mean_user(self.users, self.seen)
 
 
 def _with_rows(table: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:

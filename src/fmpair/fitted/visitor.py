@@ -8,6 +8,8 @@ approximation).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +31,21 @@ def mean_user(users: np.ndarray, seen: Rows) -> np.ndarray:
     """Return the mean vector of users with events: float32 [factors]."""
     known = np.diff(seen.start) > 0
     return users[known].mean(axis=0) if known.any() else np.zeros(users.shape[1], np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class UserSide:
+    """The mean user vector, computed once.
+
+    Copies of a model share it as long as they have the same table of users and the same events.
+    """
+
+    users: np.ndarray
+    seen: Rows
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        return mean_user(self.users, self.seen)
 
 
 def settle_cold(parameters: Parameters, seen: Rows, times: np.ndarray | None = None) -> Parameters:
