@@ -103,9 +103,11 @@ clean:  ## back to a fresh checkout: the environment and all caches go
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip comes last into a new environment, so its presence says that the environment is whole.
+# That of an older Python takes a minute to compare the requirements, a new one twenty seconds.
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("fmpair needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -U pip
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) -e '.[report]'

@@ -81,9 +81,10 @@ def _place(path, part):
 
 
 def pytest_collection_finish():
-    """Leave what was imported and collected out of every later search for garbage."""
+    """Search for garbage seldom, and not in what was imported and collected."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,6 +1,9 @@
 """Compiling is not counted as learning."""
 
+import gc
+
 import numpy as np
+import pytest
 
 from fmpair import FMPair, jit
 from fmpair.kernel_cache import CLOCK, Clock, compiling
@@ -28,6 +31,40 @@ def test_what_is_compiled_stops_the_clock():
 
     assert tripled(np.arange(3)).tolist() == [0, 3, 6]
     assert CLOCK.spent > before and CLOCK.depth == 0
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_not_searched_for_while_kernels_are_compiled(enabled, monkeypatch):
+    monkeypatch.setattr(jit.OnDisk, "load_overload", lambda *_: None)  # nothing was compiled before
+    monkeypatch.setattr(jit.OnDisk, "save_overload", lambda *_: None)
+    event = pytest.importorskip("numba.core.event")
+    found, before = [], gc.isenabled()
+
+    class Look(event.Listener):
+        def on_start(self, _):
+            found.append(gc.isenabled())
+
+        def on_end(self, _):
+            found.append(gc.isenabled())
+
+    @jit.kernel
+    def halved(values):
+        return values / 2
+
+    @jit.kernel
+    def doubled(values):
+        return halved(values) * 4
+
+    look = Look()
+    event.register("numba:compile", look)
+    (gc.enable if enabled else gc.disable)()
+    try:
+        doubled(np.arange(3))
+    finally:
+        (gc.enable if before else gc.disable)()
+        event.unregister("numba:compile", look)
+    *during, after = found  # the last to end is the outer one
+    assert len(during) >= 3 and not any(during) and after == enabled
 
 
 def test_an_epoch_that_does_nothing_but_compile_takes_no_time(monkeypatch):

@@ -23,9 +23,9 @@ from fmpair.serve.live_models import warm_up
 kernel_cache.keep = lambda name, content: sys.exit(f"compiled {name}")
 data = make(users=60, items=40, events=1500).data
 for loss in ("softmax", "bpr"):
-    model = FMPair(factors=4, epochs=2, loss=loss, history=0).fit(data, validation=0.1)
+    model = FMPair(factors=8, epochs=2, loss=loss, history=0).fit(data, validation=0.1)
     model.recommend(n=3)
-FMPair(factors=4, epochs=2, history=3).fit(data).recommend(n=3)
+FMPair(factors=8, epochs=2, history=3).fit(data).recommend(n=3)
 for protocol in (Protocol(), Protocol(candidates="uniform", n=10)):
     evaluate(model, data, data.take(np.arange(0, 1500, 5)), protocol)
 large_catalogue.LARGE = 1
@@ -51,10 +51,10 @@ def beside(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_folder_is_filled_with_what_fit_recommend_and_evaluate_need(fmpair, tmp_path):
     folder = tmp_path / "kernels"
-    result = fmpair("compile", "--into", folder, "--factors", 4)
+    result = fmpair("compile", "--into", folder, "--factors", 8)
     assert (result.code, result.out) == (0, ""), result.err
     said = result.err.splitlines()
-    assert said[0] == "1 of 16: 4 factors, loss softmax"
+    assert said[0] == "1 of 16: 8 factors, loss softmax"
     assert said[-1].startswith(f"{len(kernels(folder))} kernels in {folder}/kernels/")
     empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     environment = {**os.environ, **empty, "FMPAIR_CACHE": str(folder)}

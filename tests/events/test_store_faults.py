@@ -154,6 +154,46 @@ def test_a_database_that_goes_away_and_comes_back_is_used_again(postgres):
         own.close()
 
 
+@pytest.fixture
+def connections(monkeypatch):
+    """Every connection that is opened from now on."""
+    from fmpair.events import postgres as module
+
+    opened, connect = [], module.Postgres._connect
+
+    def kept(self):
+        opened.append(connect(self))
+        return opened[-1]
+
+    monkeypatch.setattr(module.Postgres, "_connect", kept)
+    return opened
+
+
+def test_a_connection_that_is_made_after_closing_is_closed(postgres, connections):
+    from fmpair.events.postgres import Postgres
+
+    database = Postgres(emptied(postgres))
+    database.close()
+    database._listen()  # as its thread may, which was connecting meanwhile
+    assert database._listener is None and all(one.closed for one in connections)
+    assert len(connections) == 3
+
+
+def test_a_connection_that_fails_to_listen_is_closed(postgres, connections, monkeypatch):
+    from fmpair.events import postgres as module
+
+    database = module.Postgres(emptied(postgres))
+
+    def fail(*_):
+        raise module.psycopg.OperationalError("the server is shutting down")
+
+    monkeypatch.setattr(module.Connection, "execute", fail)
+    with pytest.raises(module.psycopg.OperationalError):
+        database._listen()
+    database.close()
+    assert len(connections) == 3 and all(one.closed for one in connections)
+
+
 @pytest.mark.faults
 def test_a_frozen_database_keeps_nobody_waiting_for_long(postgres, monkeypatch):
     from fmpair.events import postgres as module

@@ -136,8 +136,14 @@ def test_the_search_finds_the_page_on_a_subject_first(address, tab, query, page)
 PAGES = ("index", "tutorials/service", "reference/command_line", "api/models", "benchmarks")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+def also(*values):
+    """A combination whose parts other cases have, for `make thorough`."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (390, "dark"), also(1280, "dark"), also(390, "light")]
+)
 def test_pages_fit_the_screen_and_load_nothing_from_other_hosts(address, tab, width, scheme):
     tab.look(width, scheme=scheme)
     for name in PAGES:
@@ -169,8 +175,13 @@ axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violation
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", LOOKED_AT)
+# The colours of the dark page of commands, by far the longest, are those of the others.
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [(name, "light") for name in LOOKED_AT]
+    + [(name, "dark") for name in LOOKED_AT if name != "reference/command_line"]
+    + [also("reference/command_line", "dark")],
+)
 def test_axe_finds_no_serious_violation(address, tab, axe, name, scheme):
     tab.look(1280, scheme=scheme)
     tab.open(f"{address}{name}.html")

@@ -138,7 +138,7 @@ def moods(users=60, steps=20):
 
 def test_order_three_is_used_where_users_want_other_things_in_other_contexts(caplog):
     with caplog.at_level(logging.INFO, "fmpair"):
-        model = FMPair(factors=16, epochs=10).fit(moods())
+        model = FMPair(factors=8, epochs=10).fit(moods())
     assert model.space.pairing is not None
     assert "order: using three" in caplog.text
     assert FMPair(factors=8, epochs=1, order=2).fit(moods()).space.pairing is None
@@ -183,7 +183,7 @@ def test_events_without_a_time_do_not_keep_a_model_from_being_learned():
 
 def test_a_few_events_without_a_time_do_not_switch_the_history_off(caplog):
     with caplog.at_level(logging.WARNING, "fmpair"):
-        model = FMPair(factors=16, epochs=15).fit(without_times(each=50))
+        model = FMPair(factors=8, epochs=15).fit(without_times(each=50))
     assert model.space.history is not None
     assert "96 of 4,800 events: they are kept as the oldest of their users" in caplog.text
 

@@ -150,6 +150,7 @@ class Postgres:
         self._writer: Connection | None = None
         self._listener: Connection | None = None  # receives notifications
         self._tried_at, self._last = 0.0, {CHANNEL: 0, ITEMS_CHANNEL: 0}
+        self._closed = False
         with self._translated(), self._connect() as connection:
             if make or connection.execute(OUTDATED).fetchone():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -225,7 +226,7 @@ class Postgres:
 
     def close(self) -> None:
         with self._listening, self._reading:
-            self._tried_at = math.inf
+            self._closed, self._tried_at = True, math.inf
             for connection in (self._reader, self._writer, self._listener):
                 _close(connection)
             self._reader = self._writer = self._listener = None
@@ -311,15 +312,23 @@ class Postgres:
     def _listen(self) -> None:
         """Subscribe to notifications, then read the current position."""
         listener = self._connect()
-        listener.autocommit = True
-        for channel, last in (
-            (CHANNEL, "SELECT coalesce(max(position), 0) FROM fmpair_events"),
-            (ITEMS_CHANNEL, LAST_CHANGE),
-        ):
-            listener.execute(f"LISTEN {channel}")
-            (position,) = listener.execute(last).fetchone() or (0,)
-            self._advance(channel, position)
-        self._listener = listener
+        try:
+            listener.autocommit = True
+            for channel, last in (
+                (CHANNEL, "SELECT coalesce(max(position), 0) FROM fmpair_events"),
+                (ITEMS_CHANNEL, LAST_CHANGE),
+            ):
+                listener.execute(f"LISTEN {channel}")
+                (position,) = listener.execute(last).fetchone() or (0,)
+                self._advance(channel, position)
+        except BaseException:
+            _close(listener)
+            raise
+        with self._listening:
+            if self._closed:  # while this thread connected
+                _close(listener)
+            else:
+                self._listener = listener
 
     def _listen_soon(self) -> None:
         """Try to listen again, in a thread so that callers of `position` do not wait."""

@@ -193,9 +193,11 @@ def sharpness(items: np.ndarray, seen: Rows, users: np.ndarray, rng: np.random.G
     negatives = items[rng.choice(seen.column, NEGATIVES)]
     scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ negatives.T])
     low, high = 0.0, float(np.log(len(items)))
+    behind = scores - scores.max(axis=1, keepdims=True)
+    odds, weighted = np.empty_like(scores), np.empty_like(scores)
     for _ in range(STEPS):  # the likelihood is concave in the scale
         middle = (low + high) / 2
-        odds = np.exp(middle * (scores - scores.max(axis=1, keepdims=True)))
-        expected = (odds * scores).sum(axis=1) / odds.sum(axis=1)
+        np.exp(np.multiply(behind, middle, out=odds), out=odds)
+        expected = np.multiply(odds, scores, out=weighted).sum(axis=1) / odds.sum(axis=1)
         low, high = (middle, high) if (scores[:, 0] - expected).mean() > 0 else (low, middle)
     return low
