@@ -67,7 +67,9 @@ def test_a_process_forked_before_polars_ran_can_do_everything(before, after):
 
 @pytest.mark.parametrize("before", [
     "all_of_it()",
-    "import polars; polars.DataFrame({'a': [2, 1]}).sort('a')",
+    pytest.param(
+        "import polars; polars.DataFrame({'a': [2, 1]}).sort('a')", marks=pytest.mark.thorough
+    ),
 ])  # fmt: skip
 def test_a_process_forked_after_polars_ran_says_so_at_once(before):
     again = "print(forked(lambda: print(forked(all_of_it), flush=True) or all_of_it()))"

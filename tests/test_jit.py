@@ -208,6 +208,7 @@ def test_a_full_disk_costs_no_more_than_compiling_again(machine):
     assert [path for path in machine.root.rglob("*") if ".part" in path.name] == []
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_be_used_is_compiled_anew_and_mended(machine):
     result, _, _ = machine.run()
     [path] = machine.kernels()
@@ -227,6 +228,7 @@ def test_a_numba_that_has_changed_inside_costs_the_kept_code_only(monkeypatch, c
     assert caplog.text.count("this version of Numba") == 1 and kernel_cache.lost()
 
 
+@pytest.mark.thorough
 def test_processes_at_once_do_not_disturb_each_other(machine):
     first, second = [ended(process) for process in (machine.start(), machine.start())]
     assert first[0] == second[0]

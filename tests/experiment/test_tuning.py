@@ -104,6 +104,7 @@ def tried(results):
     return [[options(text)["x"] for text in part["options"]] for _, part in by_fold]
 
 
+@pytest.mark.faults
 def test_a_process_that_is_killed_in_a_trial_changes_no_result(tmp_path):
     said = []
     asked = experiment(tmp_path / "a", **faulty(workers=2, flag=str(tmp_path / "flag")))

@@ -106,7 +106,7 @@ def refused(path, *flags):
     return done.stderr
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.thorough)])
 def test_a_column_of_images_that_is_not_there_is_told_with_those_that_are(tmp_path, workers):
     items = pl.DataFrame({"item": list(range(20)), "title": ["t"] * 20, "picture": ["p"] * 20})
     path = tmp_path / "model.fmpair"
