@@ -41,7 +41,7 @@ if MISSING:
 def _watch_compiling() -> None:
     """Stop the clock and the search for garbage while Numba compiles.
 
-    Compiling makes many objects that stay: searching them takes a tenth of the time.
+    Compiling makes many objects that stay. Searching them took 6 % of the time of a first fit.
     """
     try:
         from numba.core import event
