@@ -21,9 +21,11 @@ WORKER = Path(__file__).parent / "workers" / "rectools_next.py"
 LENGTH = 20
 PATIENCE = 20  # validations without a better one
 EVERY = 2  # epochs between two validations
+LOADERS = 3  # processes that prepare batches
 
 # Sizes as the authors of RecTools chose them for these sets (blondered/transformer_benchmark,
-# configs/paper/loo), with RecTools' default loss, softmax over all items. HSTU takes the same.
+# configs/paper/loo), with RecTools' default loss, softmax over all items. HSTU takes the same, with
+# the temperature of its authors: its scores are cosines, and RecTools divides them by 1.
 AMAZON: dict[str, Any] = {
     "n_factors": 256, "n_blocks": 1, "n_heads": 1, "dropout_rate": 0.2, "session_max_len": 50,
     "loss": "softmax",
@@ -37,7 +39,10 @@ SETTINGS = {"amazon-beauty": AMAZON, "amazon-sports": AMAZON,
 EPOCHS = {"amazon-beauty": 200, "amazon-sports": 200, "ml-1m-sequences": 100, "ml-1m-clock": 100}
 MODELS = {
     "sasrec": ("SASRecModel", {}),
-    "hstu": ("HSTUModel", {"relative_time_attention": False}),
+    "hstu": (
+        "HSTUModel",
+        {"relative_time_attention": False, "lightning_module_kwargs": {"logits_t": 0.05}},
+    ),
 }
 
 
@@ -62,7 +67,7 @@ def write_job(place: Path, task: Task, name: str, model: str, device: str, seed:
     job = {
         "model": kind, "settings": {**SETTINGS[name], **own}, "seed": seed, "device": device,
         "epochs": EPOCHS[name], "seconds": int(os.environ.get("RECTOOLS_SECONDS", 3600)),
-        "patience": PATIENCE, "every": EVERY, "length": LENGTH,
+        "patience": PATIENCE, "every": EVERY, "length": LENGTH, "loaders": LOADERS,
     }  # fmt: skip
     learned = in_order(task.known)
     if task.protocol.targets == "last":

@@ -3,9 +3,9 @@
     python rectools_next.py FOLDER
 
 The folder holds job.json (model, settings, seed, device, epochs, seconds, patience, every,
-length), learned.parquet and known.parquet (user, item; oldest first) and asked.npy. Each user's
-last event of `learned` is held out to end the training. Results are lists.parquet (user, item,
-score) and facts.json.
+length, loaders), learned.parquet and known.parquet (user, item; oldest first) and asked.npy. Each
+user's last event of `learned` is held out to end the training. Results are lists.parquet (user,
+item, score) and facts.json.
 """
 
 import json
@@ -32,6 +32,7 @@ def main(folder):
     model = getattr(models, job["model"])(
         **job["settings"], get_val_mask_func=last_events,
         get_trainer_func=lambda: trainer(job, folder), recommend_torch_device=job["device"],
+        dataloader_num_workers=job["loaders"],
     )  # fmt: skip
     model.fit(Dataset.construct(learned))
     seconds = time.perf_counter() - begin
