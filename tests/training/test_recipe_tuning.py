@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -12,11 +13,13 @@ import pytest
 from fmpair import Dataset, FMPair
 from fmpair.config import read
 from fmpair.errors import DataError, OptionError, TrainingError
+from fmpair.models.fm_pair import fm_pair
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
 from fmpair.training.epochs import MAX_EVENTS
-from fmpair.training.trials import Visits
+from fmpair.training.trials import without_auto
 from fmpair.training.tuning import DECIDED, held_out, plan_of
+from fmpair.training.visits import Visits
 
 FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 
@@ -73,6 +76,17 @@ def test_options_that_the_recipe_sets_are_kept(shop, tuned):
     searched = plan_of(FMPair(history=3, dropout=0.3, regularization=0.1), shop).space.ranges
     assert not {"history", "dropout", "regularization.user"} & set(searched)
     assert (tuned.recipe.factors, tuned.recipe.epochs, tuned.recipe.loss) == (4, 8, "bpr")
+
+
+def test_order_two_is_searched_where_trials_chose_order_three(shop, monkeypatch):
+    decided = {"order": 3, "factors": 24, "factors3": 8}
+    monkeypatch.setattr(
+        fm_pair, "resolve_auto", lambda given, data: replace(without_auto(given), **decided)
+    )
+    plan = plan_of(FMPair(), shop)
+    assert plan.space.ranges["order"].values == (2, 3)
+    assert plan.options(plan.space.start)["factors3"] == 8
+    assert plan.options({**plan.space.start, "order": 2})["factors3"] is None
 
 
 def test_another_loss_has_its_own_regularisation(shop):
@@ -241,6 +255,7 @@ def test_ctrl_c_before_the_first_result_is_an_interrupt(shop, monkeypatch):
 SCRIPT = """
 import os, sys
 from fmpair import FMPair, Dataset
+from fmpair.models.fm_pair import fm_pair
 from fmpair.testing import shop_log
 frame = shop_log(users=60, items=40, events=1500)
 data = Dataset.from_frame(frame.select("event_time", "event_type", "user_id", "product_id"))

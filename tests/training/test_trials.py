@@ -12,7 +12,7 @@ from fmpair.cli import run
 from fmpair.errors import OptionError
 from fmpair.models import FMPair
 from fmpair.training import defaults, trials
-from fmpair.training.trials import Visits, come_once
+from fmpair.training.visits import Visits, come_once
 
 
 def events(ordered, users=400, steps=12, items=40):
@@ -142,6 +142,45 @@ def test_order_three_is_used_where_users_want_other_things_in_other_contexts(cap
     assert model.space.pairing is not None
     assert "order: using three" in caplog.text
     assert FMPair(factors=8, epochs=1, order=2).fit(moods()).space.pairing is None
+
+
+def sums(users=120, steps=14, items=12):
+    """Each item is the sum of the two before it, nearly always."""
+    rng, rows = np.random.default_rng(0), []
+    for user in range(users):
+        before, item = rng.integers(items, size=2).tolist()
+        for step in range(steps):
+            rows.append((user, item, step))
+            total = (before + item) % items if rng.random() < 0.95 else int(rng.integers(items))
+            before, item = item, total
+    return pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+
+
+LAST_TWO = {"last": 2, "fade": 0.0}
+
+
+def test_pairs_of_earlier_items_are_used_on_a_gpu_where_two_items_decide(caplog):
+    pytest.importorskip("torch")
+    recipe = FMPair(history=LAST_TWO, device="torch", epochs=10)
+    with caplog.at_level(logging.INFO, "fmpair"):
+        chosen = trials.resolve_auto(recipe, Dataset.from_frame(sums()))
+    assert chosen.order == 3
+    assert "order: using three for pairs of earlier items" in caplog.text
+    usual = defaults.FACTORS_ON_GPU
+    assert (chosen.factors, chosen.factors3) == (usual * 3 // 4, usual // 4)
+
+
+def test_pairs_of_earlier_items_are_left_out_where_one_item_decides():
+    pytest.importorskip("torch")
+    recipe = FMPair(history=LAST_TWO, device="torch", epochs=5)
+    chosen = trials.resolve_auto(recipe, Dataset.from_frame(events(ordered=True, users=100)))
+    assert (chosen.order, chosen.factors, chosen.factors3) == (2, None, None)
+
+
+def test_pairs_of_earlier_items_are_not_tried_on_a_cpu_or_if_the_order_is_set():
+    data = Dataset.from_frame(sums(users=40))
+    assert trials.resolve_auto(FMPair(history=LAST_TWO), data).order == 2
+    assert trials.resolve_auto(FMPair(history=LAST_TWO, device="torch", order=2), data).order == 2
 
 
 def test_times_are_true_false_or_auto():

@@ -14,8 +14,9 @@ from fmpair.training.options import FACTORS, FMPairOptions
 
 # These values were chosen on validation parts of the public sets, see docs/model.md.
 HISTORY_SHARE = 1 / 25  # regularisation of histories, as a share of that of items
-# Regularisation of vectors of triples, as a share of that of the vectors of pairs.
-USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 20, 1.0
+# Regularisation of vectors of triples, as a share of that of the vectors of pairs (histories: of
+# that of items).
+USER3_SHARE, HISTORY3_SHARE, FIELD3_SHARE = 0.3, 1 / 80, 1.0
 # Epochs over which the regularisation of fields' vectors of triples grows to its full value.
 RAMP = 8
 

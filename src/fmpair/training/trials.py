@@ -15,26 +15,24 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
-from fmpair.arrays import empty_rows, tally
+from fmpair.arrays import tally
 from fmpair.data import Dataset
 from fmpair.data.parts import fully_timed
 from fmpair.data.splits import holdout, leave_last_out
-from fmpair.data.times import has_times, is_calendar, microseconds, mostly_timed, untimed
-from fmpair.device import CPU, ranking_device, resolve_device
+from fmpair.data.times import has_times, is_calendar, mostly_timed, untimed
+from fmpair.device import CPU, resolve_device
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
-from fmpair.fitted.recommender import Recommender
-from fmpair.metrics import Metric
 from fmpair.training import options as options_module
-from fmpair.training.defaults import FACTORS_OF_MANY, n_negatives_of
+from fmpair.training.defaults import FACTORS_OF_MANY, factors_of, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import TrainingRun, train
 from fmpair.training.options import FMPairOptions
 from fmpair.training.start import check_factors
+from fmpair.training.visits import Visits, held_out_visits
 
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
@@ -108,7 +106,9 @@ def _with_features(options: FMPairOptions, trial: _Trial, auto: _AutoOptions) ->
         best = _with_history(best, trial)
     if auto.times:
         best = _with_times(best, trial, auto.since)
-    return _with_triples(best, trial).options if auto.order else best.options
+    if auto.order:
+        best = _with_triples(best, trial)
+    return _with_item_pairs(best, trial).options if auto.item_pairs else best.options
 
 
 class _Choice(NamedTuple):
@@ -167,9 +167,26 @@ class _AutoOptions:
         """Whether order three is tried, which needs a context."""
         return self.options.order == AUTO and self.plain and bool(self.data.context or self.times)
 
+    @cached_property
+    def item_pairs(self) -> bool:
+        """Whether order three is tried for pairs of earlier items.
+
+        It is on a GPU, where it takes seconds, if the events have users, items and times alone.
+        """
+        data = self.data
+        described = data.context or data.user_table.width or data.item_table.width
+        free = self.options.order == AUTO and self.plain and not (described or self.options.fields)
+        on_gpu = resolve_device(self.options.device) != CPU
+        return free and on_gpu and len(data) <= L2_MOST and (self.history or self.set_history)
+
+    @property
+    def set_history(self) -> bool:
+        """Whether the options have a history that is not 'auto'."""
+        return self.options.history != AUTO and bool(self.options.history)
+
     @property
     def features(self) -> bool:
-        return self.history or self.times or self.order
+        return self.history or self.times or self.order or self.item_pairs
 
     @property
     def regularization(self) -> bool:
@@ -316,6 +333,28 @@ def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
     return third if helps else without
 
 
+def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
+    """Use order three for pairs of earlier items, and of users and earlier items, if it is better.
+
+    Small fits without dropout overfit these pairs more than full fits do, so any gain is enough.
+    A quarter of the factors are of triples, so that the model is not larger.
+    """
+    options = without.options
+    if not options.history or options.order != 2 or options.fields:
+        return without
+    trial = replace(trial, small={**trial.small, "epochs": min(options.epochs, RAMPED)})
+    second, third = trial.choice(options), trial.choice(options, order=3)
+    helps = third.better_than(second, 0.0)
+    _report("order", "three for pairs of earlier items", (helps, third, second))
+    if not helps:
+        return without
+    split = {}
+    if options.factors is None:
+        factors = factors_of(options, len(trial.train))
+        split = {"factors": factors - factors // 4, "factors3": factors // 4}
+    return _Choice(replace(options, order=3, **split), third.values)
+
+
 def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
@@ -363,73 +402,3 @@ def _report(
         without.values.mean(),
         hint,
     )
-
-
-# Visits of users who come once.
-
-# Users come once if they have at most VISIT_EVENTS events on average, and at least half of the
-# users have all their events within the share VISIT_SHARE of the time that the log covers.
-VISIT_EVENTS, VISIT_SHARE = 10, 0.01
-VISITORS = 0.1  # share of such users that is held out
-
-
-@dataclass(frozen=True)
-class Visits:
-    """Held-out visits of unknown users. Each item but the first is predicted from those before it.
-
-    train: the events of all other users. before: the earlier items of the visit, for each
-    prediction; item: the item to predict.
-    """
-
-    train: Dataset
-    before: list[list[Any]]
-    item: list[Any]
-    threads: int | None
-
-    def values(self, model: Recommender) -> np.ndarray:
-        """Return the NDCG@10 of each predicted item, 0 if the model does not know the item."""
-        from fmpair.ranking.top import ranks
-
-        items = model.space.items
-        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
-        queries = model.query_vectors(pl.DataFrame({"history": self.before}))
-        known = np.flatnonzero(target >= 0)
-        nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
-        above, level = ranks(
-            queries[known], model.item_matrix, nothing, target[known], self.threads, device
-        )
-        values = np.zeros(len(target))
-        values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
-        return values
-
-    @property
-    def count(self) -> int:
-        """The number of held-out events."""
-        return len(self.item)
-
-    def shuffled(self) -> Visits:
-        """Return the visits with the earlier items of each prediction in random order."""
-        rng = np.random.default_rng(0)
-        return replace(self, before=[list(rng.permutation(items)) for items in self.before])
-
-
-def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
-    """Return the held-out visits of a tenth of the users; None if users come back."""
-    if not is_calendar(data) or untimed(data) or not come_once(data):
-        return None
-    chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
-    frame = data.take(chosen[data.user]).frame().select("user", "item", TIME)
-    by_user = frame.sort(TIME, maintain_order=True).group_by("user", maintain_order=True)
-    visits = by_user.agg("item")["item"].to_list()
-    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
-    before, item = [before for before, _ in steps], [item for _, item in steps]
-    return Visits(data.take(~chosen[data.user]), before, item, threads)
-
-
-def come_once(data: Dataset) -> bool:
-    """Return whether users are sessions: see VISIT_EVENTS and VISIT_SHARE."""
-    time = microseconds(data.columns[TIME])
-    by_user = pl.DataFrame({"user": data.user, "time": time}).group_by("user")
-    visits = by_user.agg(n=pl.len(), span=pl.col("time").max() - pl.col("time").min())
-    short = np.median(visits["span"].to_numpy()) < VISIT_SHARE * np.ptp(time)
-    return bool(short and visits["n"].to_numpy().mean() <= VISIT_EVENTS)

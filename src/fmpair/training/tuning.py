@@ -28,7 +28,6 @@ from fmpair.training.checkpoint import identity
 from fmpair.training.epochs import MAX_EVENTS, Validation
 from fmpair.training.loop import TrainingRun
 from fmpair.training.search import Budget, Job, Range, Search, Setting, Space, canonical
-from fmpair.training.trials import Visits, held_out_visits
 from fmpair.training.tuned import (
     METRIC,
     FitResult,
@@ -38,6 +37,7 @@ from fmpair.training.tuned import (
     trials_frame,
     with_event_weights,
 )
+from fmpair.training.visits import Visits, held_out_visits
 
 PROGRESS = logging.getLogger("fmpair.progress")
 MIN_USERS = 20  # with a held-out event
@@ -51,7 +51,8 @@ LOSSES = ("softmax", "warp", "bpr")
 L2_TIMES = 10.0  # the regularisation is at most this many times larger or smaller
 FACTORS_TIMES, MAX_FACTORS = (0.5, 1, 2, 4), 512
 TYPE_RATIOS = (2.0, 5.0)  # weight of an event type in multiples of that of the next weaker one
-DECIDED = ("history", "order", "pairs", "times", "fields")  # by trials, once for all fits
+# Decided by trials, once for all fits.
+DECIDED = ("history", "order", "pairs", "factors3", "times", "fields")
 EVENT_WEIGHTS = "event_weights"  # the only setting that is not an option of the recipe
 
 # By rung the share of the epochs, and the cost relative to the last rung. On the lowest one vectors
@@ -84,7 +85,7 @@ class Plan:
         """
         start, changed = self.space.start, {name: getattr(self.recipe, name) for name in DECIDED}
         if setting.get("order") == 2:
-            changed["pairs"] = None
+            changed["pairs"] = changed["factors3"] = None
         other_loss = setting.get("loss", self.recipe.loss) != self.recipe.loss
         for name, value in setting.items():
             skipped = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
@@ -163,7 +164,7 @@ def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
     factors = [max(int(start["factors"] * times), 1) for times in FACTORS_TIMES]
     factors = [number for number in factors if number <= max(MAX_FACTORS, start["factors"])]
     ranges["factors"] = Range(tuple(dict.fromkeys(factors)))
-    if described and not plain:
+    if (described or start["order"] == 3) and not plain:
         ranges["order"] = Range((2, 3))
     if "weight" in data.columns.columns:
         ranges["weights"] = Range(("log", "linear", "none"))

@@ -1,0 +1,84 @@
+"""Visits of users who come once: logs of anonymous sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fmpair.arrays import empty_rows
+from fmpair.data import Dataset
+from fmpair.data.times import is_calendar, microseconds, untimed
+from fmpair.device import ranking_device
+from fmpair.features.calendar import TIME
+from fmpair.fitted.recommender import Recommender
+from fmpair.metrics import Metric
+
+# Users come once if they have at most VISIT_EVENTS events on average, and at least half of the
+# users have all their events within the share VISIT_SHARE of the time that the log covers.
+VISIT_EVENTS, VISIT_SHARE = 10, 0.01
+VISITORS = 0.1  # share of such users that is held out
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Held-out visits of unknown users. Each item but the first is predicted from those before it.
+
+    train: the events of all other users. before: the earlier items of the visit, for each
+    prediction; item: the item to predict.
+    """
+
+    train: Dataset
+    before: list[list[Any]]
+    item: list[Any]
+    threads: int | None
+
+    def values(self, model: Recommender) -> np.ndarray:
+        """Return the NDCG@10 of each predicted item, 0 if the model does not know the item."""
+        from fmpair.ranking.top import ranks
+
+        items = model.space.items
+        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
+        queries = model.query_vectors(pl.DataFrame({"history": self.before}))
+        known = np.flatnonzero(target >= 0)
+        nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
+        above, level = ranks(
+            queries[known], model.item_matrix, nothing, target[known], self.threads, device
+        )
+        values = np.zeros(len(target))
+        values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
+        return values
+
+    @property
+    def count(self) -> int:
+        """The number of held-out events."""
+        return len(self.item)
+
+    def shuffled(self) -> Visits:
+        """Return the visits with the earlier items of each prediction in random order."""
+        rng = np.random.default_rng(0)
+        return replace(self, before=[list(rng.permutation(items)) for items in self.before])
+
+
+def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
+    """Return the held-out visits of a tenth of the users; None if users come back."""
+    if not is_calendar(data) or untimed(data) or not come_once(data):
+        return None
+    chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
+    frame = data.take(chosen[data.user]).frame().select("user", "item", TIME)
+    by_user = frame.sort(TIME, maintain_order=True).group_by("user", maintain_order=True)
+    visits = by_user.agg("item")["item"].to_list()
+    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
+    before, item = [before for before, _ in steps], [item for _, item in steps]
+    return Visits(data.take(~chosen[data.user]), before, item, threads)
+
+
+def come_once(data: Dataset) -> bool:
+    """Return whether users are sessions: see VISIT_EVENTS and VISIT_SHARE."""
+    time = microseconds(data.columns[TIME])
+    by_user = pl.DataFrame({"user": data.user, "time": time}).group_by("user")
+    visits = by_user.agg(n=pl.len(), span=pl.col("time").max() - pl.col("time").min())
+    short = np.median(visits["span"].to_numpy()) < VISIT_SHARE * np.ptp(time)
+    return bool(short and visits["n"].to_numpy().mean() <= VISIT_EVENTS)
