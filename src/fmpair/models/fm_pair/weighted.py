@@ -63,7 +63,7 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
         return False  # weights of fields are learned from steps on all of them
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         task = Task.of(self, self, as_dataset(data))
         first, names = initial(self, task.space), field_names(task.space)
         if not names:
@@ -114,15 +114,6 @@ def field_names(space: FeatureSpace) -> list[str]:
 # Learning weights: the pairwise loss as a function of them.
 
 
-class ChosenPairs(NamedTuple):
-    """user, positive, negative, situation: int [pairs]."""
-
-    user: np.ndarray
-    positive: np.ndarray
-    negative: np.ndarray
-    situation: np.ndarray
-
-
 class ItemParts(NamedTuple):
     """Items by field: vectors [fields, n, k], constants and squared norms [fields, n]."""
 
@@ -145,7 +136,7 @@ class MarginParts(NamedTuple):
     negative: ItemParts
 
 
-def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> ChosenPairs:
+def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> Pairs:
     """Pair each event (or a sample) with a uniform item that the user has no event with."""
     if len(events) > MAX_PAIRS:
         events = np.sort(rng.permutation(events)[:MAX_PAIRS])
@@ -157,15 +148,11 @@ def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -
         hit = np.flatnonzero(np.isin(user * problem.items + negative, seen))
         negative[hit] = rng.choice(offered, len(hit))
     valid = ~np.isin(user * problem.items + negative, seen)
-    return ChosenPairs(
-        user[valid],
-        positive[valid],
-        negative[valid],
-        problem.situation[events][valid],
-    )
+    situation, weight = problem.situation[events], problem.weight[events]
+    return Pairs(*(column[valid] for column in (user, positive, negative, situation, weight)))
 
 
-def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> MarginParts:
+def parts_of(parameters: Parameters, problem: Problem, pairs: Pairs) -> MarginParts:
     """Return the vectors of every field in every pair."""
     tables = Parameters(*(table.astype(np.float64) for table in parameters))
     fields = problem.query_groups.field
