@@ -424,8 +424,8 @@ def popularity_part(mean_scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
     mean_scores: the items' scores for the mean user; counts: their numbers of events, both [items].
     It is the least-squares line of the mean scores over ln(counts), because popularity is in the
-    vectors as much as in the biases. An item without events is not on the line. Its part is its
-    whole mean score less the mean, or new items would rank above all items with events.
+    vectors as much as in the biases. An item without events is not on the line: its part is its
+    mean score less the average over items with events. Else new items would rank above all others.
     """
     warm = counts > 0
     if not warm.any() or counts[warm].min() == counts[warm].max():

@@ -223,16 +223,16 @@ class FittedModel(ABC):
         for first in range(0, max(len(frame), 1), self.at_once):
             queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
             hidden = empty_rows(len(queries.user))
-            places = chosen if ruling is None else None  # under rules, item numbers are ranked
+            listed = chosen if ruling is None else None  # under rules, item numbers are ranked
             if exclude_seen:
                 seen = self.seen_by(queries.user)
-                hidden = hidden_places(seen, queries.history, places, len(items))
+                hidden = hidden_places(seen, queries.history, listed, len(items))
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.tell_empty(best[2], chosen)
-            lists.append(list_frame(queries.shown, item_name, items, places, best))
+            lists.append(list_frame(queries.shown, item_name, items, listed, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(

@@ -117,8 +117,8 @@ def field_names(space: FeatureSpace) -> list[str]:
 class ItemParts(NamedTuple):
     """Items by field: vectors [fields, n, k], constants and squared norms [fields, n]."""
 
-    own: np.ndarray
-    own_bias: np.ndarray
+    id_vectors: np.ndarray
+    id_biases: np.ndarray
     vectors: np.ndarray
     biases: np.ndarray
     squares: np.ndarray
@@ -207,10 +207,10 @@ def _side(
     q: np.ndarray, weights: np.ndarray, part: ItemParts
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return item vectors p, scores, and d score / d weight of each item field."""
-    p = part.own + np.einsum("f,fnk->nk", weights, part.vectors)
-    alone = (part.own**2).sum(axis=1) + weights**2 @ part.squares
+    p = part.id_vectors + np.einsum("f,fnk->nk", weights, part.vectors)
+    alone = (part.id_vectors**2).sum(axis=1) + weights**2 @ part.squares
     inner = 0.5 * ((p * p).sum(axis=1) - alone)
-    score = (q * p).sum(axis=1) + part.own_bias + weights @ part.biases + inner
+    score = (q * p).sum(axis=1) + part.id_biases + weights @ part.biases + inner
     slopes = np.einsum("fnk,nk->fn", part.vectors, q + p) + part.biases
     return p, score, slopes - weights[:, None] * part.squares
 
