@@ -299,7 +299,7 @@ def _on_device(model: Fitted, device: str | None) -> Fitted:
         return model
     recipe: Any = model.recipe
     if not hasattr(recipe, "device"):
-        raise OptionError(f"{named('device')} cannot be set: this model trains on the CPU only")
+        raise OptionError(f"{named('device')} cannot be used: this model has no such option")
     return model.replaced(recipe=replace(recipe, device=device))
 
 
