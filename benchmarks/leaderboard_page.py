@@ -22,55 +22,64 @@ SECTIONS = {
         "Each user's last product is ranked among all products that are new to the user. Models "
         "are not trained on the last two events of each user; the last but one is only history.",
     ),
-    "amazon-sports": ("Amazon Sports, next item", "As Amazon Beauty."),
+    "amazon-sports": (
+        "Amazon Sports, next item", "Split and evaluation are those of Amazon Beauty.",
+    ),
     "ml-1m-sequences": (
-        "MovieLens 1M, next item", "As Amazon Beauty, in the order that SASRec's successors use.",
+        "MovieLens 1M, next item",
+        "Split and evaluation are those of Amazon Beauty. Events are in the order that SASRec and "
+        "its successors use.",
     ),
     "amazon-cds": (
         "Amazon CDs",
-        "The split of UltraGCN, full ranking for every user; the files have no order.",
+        "The split of UltraGCN. All items are ranked for every user. The order of events is not "
+        "known.",
     ),
     "yelp2018": (
-        "Yelp2018", "The split of LightGCN, full ranking for every user; the files have no order.",
+        "Yelp2018",
+        "The split of LightGCN. All items are ranked for every user. The order of events is not "
+        "known.",
     ),
     "frappe-cfm": (
         "Frappe, apps in context",
-        "The split of CFM. For every user and context of the test part all 4,082 apps are ranked, "
-        "except those opened in that context before.",
+        "The split of CFM. For every user and context of the test set all 4,082 apps are ranked, "
+        "except those that the user has opened in that context before.",
     ),
     "yoochoose-100k": (
         "Yoochoose, anonymous sessions",
-        "Every next click of sessions that are later than the training sessions, repeats included; "
-        "an extract of 100,000 clicks prepared by session-rec.",
+        "An extract of 100,000 clicks, prepared by session-rec. The test sessions are later than "
+        "the training sessions. Every click but the first of a session is predicted, also of items "
+        "clicked before.",
     ),
     "ml-1m-ncf": (
         "MovieLens 1M, leave-one-out of NCF",
-        "Each user's last film is ranked among the 99 others of the published files. Published "
-        "rows do not use the order of events; `--model no-history` is `FMPair` without it.",
+        "Each user's last film is ranked among the 99 other films that the published files list. "
+        "Published rows do not use the order of events; nor does `--model no-history`.",
     ),
     "ml-100k": (
         "MovieLens 100K",
-        "A random quarter of the ratings held out, all positive; no attributes, no times.",
+        "A random quarter of the ratings is held out. All ratings are positive. Attributes and "
+        "times are not used.",
     ),
     "ml-1m-clock": (
-        "MovieLens 1M by the clock, last event",
-        "One cut for all users at nine tenths of the events, as in *Time to Split*. The last event "
-        "of each of 1,209 users is predicted from all events before it. Models are not trained "
-        "after the cut.",
+        "MovieLens 1M split by time, last event",
+        "One cut in time for all users, after nine tenths of the events, as in *Time to Split*. "
+        "The last event of each of 1,209 users is predicted from all events before it. Models are "
+        "not trained on events after the cut.",
     ),
     "ml-1m-windows": (
-        "MovieLens 1M by the clock, three cuts",
-        "Every event of each of the three latest tenths is predicted by a model trained on all "
-        "events before that tenth; ± is the deviation over the cuts. Three quarters of the events "
-        "of the first two are of users unknown before the cut.",
+        "MovieLens 1M split by time, three cuts",
+        "Each of the three latest tenths of the events is predicted by a model trained on all "
+        "earlier events. ± is the standard deviation over the three. In the first two, three "
+        "quarters of the events are of users without earlier events.",
     ),
     "ml-100k-clock": (
-        "MovieLens 100K by the clock",
-        "One cut at nine tenths of the events; every later event is predicted.",
+        "MovieLens 100K split by time",
+        "One cut in time, after nine tenths of the events. Every later event is predicted.",
     ),
     "yoochoose-clock": (
-        "Yoochoose by the clock",
-        "Every click after the cut is predicted, also the first of each session.",
+        "Yoochoose split by time",
+        "Every click after the cut is predicted, also the first click of each session.",
     ),
 }  # fmt: skip
 LABELS = {
@@ -83,7 +92,7 @@ LABELS = {
     "hstu": "HSTU of RecTools",
 }  # fmt: skip
 # Results whose training differs from that of the other rows -> what differs.
-UNLIKE = {"defaults-with-validation": "learns the validation event too"}
+UNLIKE = {"defaults-with-validation": "also trained on the validation event"}
 # Titles of README.md, in its order.
 FRONT = {
     "amazon-cds": "Amazon CDs, split of UltraGCN", "yelp2018": "Yelp2018, split of LightGCN",
@@ -211,7 +220,7 @@ def unlike(row: Row) -> str:
 def unlike_table(rows: Sequence[Row]) -> str:
     """Return the rows whose training or test events differ from those of the sections above."""
     heads = ["set", "", "first metric", "second metric", "what differs", "repeat, or source"]
-    note = "These rows must not be ranked among those above: their training or test events differ."
+    note = "Do not compare these rows with those above: their training or test events differ."
     lines = ["## Not like for like", "", note, ""]
     lines += [_line(heads), _line(["---", "---", "--:", "--:", "---", "---"])]
     apart = sorted((row for row in rows if unlike(row)), key=lambda row: (row["set"], *_key(row)))

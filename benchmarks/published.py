@@ -8,7 +8,7 @@ ESASREC = "[eSASRec](https://arxiv.org/abs/2508.06450)"
 SPLIT = "[Time to Split](https://arxiv.org/abs/2507.16289)"
 GSASREC = "[gSASRec](https://arxiv.org/abs/2308.07192)"
 REVISITED = "[Rendle et al.](https://arxiv.org/abs/2110.14037)"
-UNCHECKED = "whether it learned the validation event was not checked"
+UNCHECKED = "not checked whether it is trained on the validation event"
 ALL_FILMS = "all 3,706 films; our file leaves out 290 with fewer than five ratings"
 
 
@@ -46,7 +46,7 @@ ROWS = (
               "[Klenitskiy and Vasilev](https://arxiv.org/abs/2309.07602)", UNCHECKED),
     Published("ml-1m-sequences", "HSTU-large", (0.329, 0.189),
               "[HSTU](https://arxiv.org/abs/2402.17152)",
-              f"{UNCHECKED}; events of one second in another order"),
+              f"{UNCHECKED}; events of the same second in another order"),
     Published("yelp2018", "LightGCN", (0.0649, 0.0530),
               "[LightGCN](https://arxiv.org/abs/2002.02126)"),
     Published("yelp2018", "EASE", (0.0657, 0.0552),
@@ -61,7 +61,7 @@ ROWS = (
               "[SimGCL](https://arxiv.org/abs/2112.08679)"),
     Published("yelp2018", "XSimGCL", (0.0723, 0.0604),
               "[XSimGCL](https://arxiv.org/abs/2209.02544)"),
-    Published("yelp2018", "GR-MC", (0.0731, 0.0627), "from our notes, without an address",
+    Published("yelp2018", "GR-MC", (0.0731, 0.0627), "our notes, without a link",
               "its split was not checked"),
     Published("amazon-cds", "UltraGCN", (0.1622, 0.1043),
               "[UltraGCN](https://arxiv.org/abs/2110.15114)"),
@@ -71,8 +71,8 @@ ROWS = (
     Published("ml-1m-ncf", "PureSVD", (0.6896, 0.4294), REVISITED),
     Published("ml-1m-ncf", "iALS, 192 factors", (0.7310, 0.4521), REVISITED),
     Published("ml-1m-clock", "SASRec", (0.1596, 0.0948), SPLIT,
-              "the same users and events asked; it may not have learned the tenth before the cut, "
-              "by which its epoch was chosen"),
+              "same users and test events; it may not be trained on the tenth of the events before "
+              "the cut, which its epoch was chosen by"),
     Published("ml-100k", "BPR of Cornac", (0.213, 0.442),
               "[Recommenders](https://github.com/recommenders-team/recommenders)",
               "another random quarter"),

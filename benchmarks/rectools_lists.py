@@ -86,7 +86,9 @@ def read_lists(place: Path, task: Task) -> tuple[Evaluation, dict[str, Any]]:
     job = json.loads((place / "job.json").read_text())
     waited = facts["epochs"] - facts["best_epoch"]  # without a better validation
     if facts["epochs"] < job["epochs"] and waited < EVERY * job["patience"]:
-        facts["unlike"] = f"stopped by the clock after {facts['epochs']} of {job['epochs']} epochs"
+        facts["unlike"] = (
+            f"stopped by a time limit after {facts['epochs']} of {job['epochs']} epochs"
+        )
     found = judge(lists, task.known, task.test, task.protocol, task.metrics)
     return found, {**facts, "settings": job["settings"]}
 

@@ -76,7 +76,8 @@ def test_a_set_where_both_are_the_same_model_decides_nothing():
     same = {**METHODS, "BPR-MF": 0.23}
     alone = both("table2-xing", "FM-Pair", same, p=1.0, same=True, detectable=0.0)
     assert verdicts(alone)[1] == "undecided"
-    assert "XING 0.2300, the same model" in claims(alone)[0].clean.text
+    evidence = claims(alone)[0].clean.evidence
+    assert evidence == {"BPR-MF vs FM-Pair: XING": "0.2300, the same model"}
     worse = both("table2-frappe", "FM-Pair", {**METHODS, "BPR-MF": 0.26})
     assert verdicts(alone | worse)[1] == "does not hold"
 
@@ -126,7 +127,8 @@ def test_users_with_few_events_are_told_beside_the_claim_and_do_not_decide_it():
     }
     few = judged("Target only", {**level, "FM-Pair-CD": 0.12})
     claim = claims({**found, "ablation-sparse-music-5": few})[4]
-    assert "Music, CD, at most 5 events per user 0.1200 vs 0.1000" in claim.clean.text
+    few_events = "vs target only: Music, FM-Pair-CD, at most 5 events per user"
+    assert claim.clean.evidence[few_events].startswith("0.1200 vs 0.1000")
     assert claim.verdict == "does not hold under clean" and claim.legacy is None
 
 
@@ -153,11 +155,14 @@ def test_gaussian_processes_must_be_slower_by_far(seconds, verdict):
 
 def test_the_numbers_of_a_claim_stand_beside_it():
     found = {"table2-frappe-clean": judged("FM-Pair", METHODS, p=0.02)}
-    text = claims(found)[0].clean.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "0.2200 vs 0.2300 (−4.3 %, p = .020): worse" in text
+    assert _frappe(found) == "0.2200 vs 0.2300 (−4.3 %, p = .020): worse"
     vague = {"table2-frappe-clean": judged("FM-Pair", METHODS, p=0.3, detectable=0.0115)}
-    text = claims(vague)[0].clean.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "p = .300, detectable 5.0 %): undecided" in text
+    assert _frappe(vague).endswith("p = .300, detectable 5.0 %): undecided")
+
+
+def _frappe(found):
+    evidence = claims(found)[0].clean.evidence
+    return evidence["BPR-MF vs FM-Pair: Frappe"].replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_a_straight_line_is_found_with_slope_start_and_a_perfect_fit():

@@ -4,9 +4,15 @@ import polars as pl
 import pytest
 from paper_runs import by_factors, judged, timed
 
-from fmpair.reproduction.page import sections, write, write_page
+from fmpair.reproduction.claims import claims
+from fmpair.reproduction.page import sections, verdict, write, write_page
 from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
-from fmpair.reproduction.paper_tables import comparison_table, order_note, sparse_table
+from fmpair.reproduction.paper_tables import (
+    comparison_table,
+    evidence_table,
+    order_note,
+    sparse_table,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +99,18 @@ def test_the_papers_numbers_are_shares():
     assert all(0 <= one.mean < 0.3 and (one.sd is None or 0 < one.sd < 0.03) for one in printed)
 
 
+def test_the_first_line_names_the_claims_of_each_verdict(found):
+    assert verdict(found).startswith("Verdicts by claim of the paper. 1, 2: holds under legacy.")
+    assert verdict({}).endswith("1, 2, 3, 4, 5, 6, 7, 8: not run.")
+
+
+def test_a_comparison_that_was_not_run_has_a_dash():
+    found = {"table2-frappe-clean": judged("FM-Pair", METHODS)}
+    rows = [[cell.text for cell in row] for row in evidence_table(claims(found)).rows]
+    assert rows[0][:3] == ["1", "BPR-MF vs FM-Pair: Frappe", "–"]
+    assert rows[0][3].startswith("0.2237 vs 0.2266")
+
+
 def beside(*rows):
     return pl.DataFrame(rows, ["model", "paper", "legacy"], orient="row")
 
@@ -100,13 +118,14 @@ def beside(*rows):
 def test_orders_and_distances_are_told_of_models_both_have():
     frame = beside(("A", 0.2, 0.15), ("B", 0.1, 0.25), ("ours only", None, 0.9), ("C", 0.05, None))
     assert order_note(frame) == (
-        "Order, best first: in the paper A, B; legacy B, A. Legacy - paper: A -0.0500, B +0.1500.",
+        "Order of the models in the paper, best first: A, B. Under legacy: B, A.",
+        "Legacy minus paper: A -0.0500, B +0.1500.",
     )
 
 
 def test_an_order_that_is_met_is_the_same():
-    (note,) = order_note(beside(("A", 0.2, 0.3), ("B", 0.1, 0.1)))
-    assert "in the paper A, B; legacy the same." in note
+    order, _ = order_note(beside(("A", 0.2, 0.3), ("B", 0.1, 0.1)))
+    assert order.endswith("best first: A, B. Under legacy: the same.")
 
 
 def test_one_model_has_no_order():

@@ -77,7 +77,9 @@ def test_a_model_that_knows_none_of_those_who_ask_is_refused(path):
         models.of(user)
     saved(path, events(named("other", 200) + named("user", 2)))
     assert not models.reload()
-    assert models.rejected[CURRENT].why.startswith("it knows 2 of the last 30 users; restart")
+    assert models.rejected[CURRENT].why.startswith(
+        "it knows 2 of 30 users of the model in service; restart"
+    )
     saved(path, events(named("other", 200) + named("user", 30)))
     assert models.reload()
 
@@ -86,7 +88,8 @@ def test_without_requests_the_users_of_the_old_model_are_asked_for(path):
     saved(path, events(named("user")))
     models = LiveModels(path)
     saved(path, events(named("other")))
-    assert not models.reload() and "it knows 0 of the last 40 users" in models.rejected[CURRENT].why
+    assert not models.reload()
+    assert "it knows 0 of 40 users of the model in service" in models.rejected[CURRENT].why
     saved(path, events(named("user", 10) + named("other")))
     assert models.reload()
 

@@ -43,7 +43,7 @@ METAVARS = {
     "fields": "NAME=KIND",
     "regularization": "[NAME=]X",
     "history": "N|auto|NAME=X,...",
-    "levels": "KIND,KIND,...",
+    "levels": "TYPE,TYPE,...",
     "pairs": "FIELD:FIELD,...",
     "order": "2|3|auto",
     "times": "true|false|auto",
@@ -299,9 +299,7 @@ def _on_device(model: Fitted, device: str | None) -> Fitted:
         return model
     recipe: Any = model.recipe
     if not hasattr(recipe, "device"):
-        raise OptionError(
-            f"{named('device', device)} cannot be used: this model has no choice of device"
-        )
+        raise OptionError(f"{named('device')} cannot be used: this model has no such option")
     return model.replaced(recipe=replace(recipe, device=device))
 
 

@@ -29,7 +29,7 @@ def flag(name: str, kind: Any, default: Any, *spellings: str, **settings: Any) -
 def with_flags(function: Callable[..., None], **groups: Sequence[Flag]) -> Callable[..., None]:
     """Return a command with one flag per member of each group.
 
-    The function has a parameter named like each group, and gets a mapping of its values there.
+    The function has a parameter with the name of each group, and gets a mapping of its values.
     """
     parameters = inspect.signature(function, eval_str=True).parameters.values()
     members = [member for flags in groups.values() for member in flags]
@@ -119,7 +119,7 @@ def _with_value(flag: str, metavar: str | None, *value: Any) -> str:
 
 
 def _resolved(command: Any, arguments: Sequence[str]) -> Any:
-    """Return the command that the first words name, such as `data describe`."""
+    """Return the command that the first arguments name, such as `data describe`."""
     names = [word for word in arguments if not word.startswith("-")]
     while names and hasattr(command, "resolve_command"):
         with command.make_context(command.name, names, resilient_parsing=True) as context:
@@ -135,6 +135,10 @@ def _resolved(command: Any, arguments: Sequence[str]) -> Any:
 RULE_PANEL = "Rules"
 
 
+def _option(name: str, metavar: str, help: str, kind: Any = str | None) -> Flag:
+    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=RULE_PANEL)
+
+
 def _repeated(name: str, metavar: str, help: str) -> Flag:
     return flag(name, list[str], [], metavar=metavar, help=help, rich_help_panel=RULE_PANEL)
 
@@ -143,48 +147,32 @@ RULE_FLAGS = (
     _repeated(
         "where",
         "CONDITION",
-        "Only items for which this holds (repeat): 'category=shoes,bags', 'price<=50', "
+        "Only items that meet this condition (repeat): 'category=shoes,bags', 'price<=50', "
         "'not brand=ACME'.",
     ),
     _repeated("limit", "COLUMN=N", "At most N items per value of a column (repeat)."),
     _repeated("boost", "COLUMN:VALUE=X", "Add X to the scores of items with this value (repeat)."),
-    flag(
+    _option(
         "diversity",
+        "SHARE",
+        "From 0 to 1: a higher value makes the items of a list less similar.",
         float | None,
-        None,
-        metavar="SHARE",
-        help="From 0 to 1: a higher value makes the items of a list less similar.",
-        rich_help_panel=RULE_PANEL,
     ),
-    flag(
-        "rules",
-        str | None,
-        None,
-        metavar="FILE",
-        help="A YAML file of named rules; choose one with --rule.",
-        rich_help_panel=RULE_PANEL,
-    ),
-    flag(
-        "rule",
-        str | None,
-        None,
-        metavar="NAME",
-        help="The rules of this name in --rules.",
-        rich_help_panel=RULE_PANEL,
-    ),
+    _option("rules", "FILE", "A YAML file of named rules; choose one with --rule."),
+    _option("rule", "NAME", "The name of the rules to use from --rules."),
 )
 
 
-def rule_options(ruling: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags as options of `recommend`, without those that are not given."""
-    file, name = ruling["rules"], ruling["rule"]
+def rule_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of RULE_FLAGS as options of `recommend`, without those not given."""
+    file, name = values["rules"], values["rule"]
     if (file is None) != (name is None):
-        raise OptionError("--rules FILE and --rule NAME belong together")
+        raise OptionError("--rules FILE and --rule NAME must be given together")
     options = {
-        "where": ruling["where"],
-        "limit": {c: _whole(c, n) for c, n in pairs(ruling["limit"], "--limit").items()},
-        "boost": _boosts(ruling["boost"]),
-        "diversity": ruling["diversity"],
+        "where": values["where"],
+        "limit": {c: _whole(c, n) for c, n in pairs(values["limit"], "--limit").items()},
+        "boost": _boosts(values["boost"]),
+        "diversity": values["diversity"],
     }
     if file is not None:
         from fmpair.config.read import named_rules, read_rules

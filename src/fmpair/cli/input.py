@@ -32,8 +32,8 @@ Events = Annotated[str, typer.Argument(metavar="EVENTS", help=EVENTS_HELP)]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, or a run folder.")]
 
 
-def _option(name: str, metavar: str, help: str) -> Flag:
-    return flag(name, str | None, None, metavar=metavar, help=help, rich_help_panel=PANEL)
+def _option(name: str, metavar: str, help: str, kind: Any = str | None) -> Flag:
+    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=PANEL)
 
 
 def _repeated(name: str, metavar: str, help: str, *spellings: str) -> Flag:
@@ -96,13 +96,11 @@ READ_FLAGS = (
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
     _option("missing", "drop|error", "What to do with rows without a user or item."),
     _option("refunds", "drop|keep", "What to do with refunds: returns and negative amounts."),
-    flag(
+    _option(
         "merge_repeats",
+        "MINUTES",
+        "Merge repeats of a user's last item within this many minutes: view, cart, buy.",
         float | None,
-        None,
-        metavar="MINUTES",
-        help="Merge repeats of a user's last item within this many minutes: view, cart, buy.",
-        rich_help_panel=PANEL,
     ),
     _option("ragged", "error|drop|fill", "What to do with rows with too many or few columns."),
     _repeated(

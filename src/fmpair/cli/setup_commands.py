@@ -180,7 +180,7 @@ def compile_kernels(
 
     require_compiler()
     folder, start = _target(into), time.perf_counter()
-    fits = [] if serving else [one for n in factors or DEFAULT_FACTORS for one in _fits(n)]
+    fits = [] if serving else [fit for n in factors or DEFAULT_FACTORS for fit in _fits(n)]
     jobs = _answers() if serving else [*fits, *_evaluations(), *_answers()]
     with kernel_cache.filled(folder.path), only_errors():
         for _, job in _with_progress(jobs):

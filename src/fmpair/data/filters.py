@@ -20,7 +20,7 @@ from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.threads import check_process
 
 STATISTICS = ("training", "all")
-# These give the same events before and after a split.
+# Filters of single events: they keep the same events before and after a split.
 EVENT_BY_EVENT = ("above", "at_least", "dislikes", "all_positive", "leaked")
 
 
@@ -30,8 +30,8 @@ def above_mean(
     """Keep events with a rating strictly above the mean of their user's ratings.
 
     statistics: which ratings the means are computed from: those of the 'training' part, or 'all',
-        which includes test events, as in the code of the paper. A user without ratings gets the
-        mean of all users.
+        which includes test events, as in the code of the paper. A user without such ratings gets
+        the mean of all of them.
     training: bool [events], the training part; None without a split.
     """
     rating, used = _ratings(data), _used(data, statistics, training)
@@ -111,7 +111,7 @@ def distinct(data: Dataset) -> Dataset:
 
 
 def shuffled(data: Dataset, seed: int = 0) -> Dataset:
-    """Shuffle the events, whose order matters to candidates 'first' and to `distinct`."""
+    """Shuffle the events. Their order matters to `distinct` and to the candidates 'first'."""
     return data.take(np.random.default_rng(seed).permutation(len(data)))
 
 

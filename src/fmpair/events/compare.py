@@ -230,11 +230,12 @@ def _report(frame: pl.DataFrame) -> None:
             "user differ for that reason alone and are not tested; compare those per list"
         )
     hits = frame.row(-1, named=True)  # per list
-    found, wanted = (hits["high"] - hits["low"]) / 2 * FOUND, WORTH * abs(hits["current"])
+    detectable, wanted = (hits["high"] - hits["low"]) / 2 * FOUND, WORTH * abs(hits["current"])
     arm = min(ARMS, key=lambda arm: hits[f"{arm}_users"])
-    if wanted > 0 and found > wanted:
+    if wanted > 0 and detectable > wanted:
         users = hits[f"{arm}_users"]
-        needed = f"about {users * (found / wanted) ** 2:,.0f}" if math.isfinite(found) else "more"
+        more = users * (detectable / wanted) ** 2
+        needed = f"about {more:,.0f}" if math.isfinite(more) else "more"
         notice(
             f"{users:,} users of the {arm} model are too few to find a difference of {WORTH:.0%} "
             f"in {hits['measure']} in four of five comparisons: {needed} would be enough"

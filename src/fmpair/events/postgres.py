@@ -33,7 +33,7 @@ except ImportError as missing:
 Result = TypeVar("Result")
 
 CHANNEL, ITEMS_CHANNEL = "fmpair_events", "fmpair_items"
-LOCK = 0x666D70616972  # one writer at a time, so that positions become visible in order
+LOCK = 0x666D70616972  # one writer at a time: positions become visible in order
 TIMEOUT = 5  # seconds to connect, and for any answer
 UPGRADE_TIMEOUT = 300  # seconds to extend the tables of an earlier version
 PING_TIMEOUT = 2  # seconds for a connection to show that it is alive
@@ -113,7 +113,7 @@ ON CONFLICT (model) DO UPDATE SET position = excluded.position
 class Connection(psycopg.Connection):
     """A connection that is closed when the server does not answer a statement in time.
 
-    The server's own timeouts do not help if it is frozen, or its machine is gone.
+    The server's own timeouts do not work if it hangs or its machine is unreachable.
     """
 
     patience: float = TIMEOUT  # seconds
@@ -138,7 +138,7 @@ class Connection(psycopg.Connection):
 class Postgres:
     """Four tables of a database; see `Database`.
 
-    What another machine stores is known here a moment later, by a notification of the database.
+    The database notifies every machine of new events and changes of items.
     """
 
     def __init__(self, url: str, make: bool = True):
@@ -275,9 +275,10 @@ class Postgres:
         connection: Connection | None,
         work: Callable[[Connection], Result],
     ) -> tuple[Connection, Result]:
-        """Return (the connection, the result of the work on it), reconnecting a lost connection.
+        """Return (the connection, the result of the work on it).
 
-        Only before the work starts: nothing is ever committed twice.
+        A lost connection is replaced before the work starts, never later: work that was committed
+        must not be repeated.
         """
         if connection is not None and not connection.closed:
             try:
@@ -287,15 +288,15 @@ class Postgres:
             except psycopg.Error:
                 _close(connection)
                 connection = None
-        own = connection
-        if connection is None or connection.closed:
+        is_new = connection is None or connection.closed
+        if connection is None or is_new:
             connection = self._connect()
         try:
             return connection, work(connection)
         except BaseException:
             with suppress(psycopg.Error):
                 connection.rollback()
-            if connection is not own:
+            if is_new:  # the caller has no reference to it
                 _close(connection)
             raise
 
@@ -331,7 +332,7 @@ class Postgres:
                 self._listener = listener
 
     def _listen_soon(self) -> None:
-        """Try to listen again, in a thread so that callers of `position` do not wait."""
+        """Try to listen again, in a thread so that callers of `last` do not wait."""
         if time.monotonic() < self._tried_at + RETRY_EVERY:
             return
         self._tried_at = math.inf  # one attempt at a time

@@ -139,8 +139,8 @@ class EventStore:
         """Return at most `limit` events after a position."""
         rows = self._database.events(position, limit)
         return [
-            Event(user, item, when, _context(context), arm, model, place, None, kind, value)
-            for user, item, when, context, arm, model, place, kind, value in rows
+            Event(user, item, when, _context(context), arm, model, position, None, kind, value)
+            for user, item, when, context, arm, model, position, kind, value in rows
         ]
 
     def impressions(self, position: int, limit: int) -> list[Impression]:

@@ -109,8 +109,8 @@ def _request(model: Answering, question: Question) -> Request:
     chosen = np.unique(chosen)
     if question.rules:
         return Request(query, chosen, hidden, ignored)
-    places = np.flatnonzero(np.isin(chosen, hidden)).astype(np.int32)
-    return Request(query, chosen, places, ignored)
+    positions = np.flatnonzero(np.isin(chosen, hidden)).astype(np.int32)
+    return Request(query, chosen, positions, ignored)
 
 
 def _answered(

@@ -56,21 +56,21 @@ class ItemSide:
         self.space, self.parameters, self.item_rows = space, parameters, item_rows
         self.index: ItemIndex | None = None  # for approximate lists, if one is in use
         self.threads: int | None = None  # of the answer to a question, None for all cores
-        self._sides: tuple[np.ndarray, np.ndarray] | None = None  # None until they are needed
-        self._packed: Packed | None = None  # likewise
+        self._sides: tuple[np.ndarray, np.ndarray] | None = None  # computed when first needed
+        self._packed: Packed | None = None  # computed when first needed
 
     def fits(self, space: FeatureSpace, parameters: Parameters, item_rows: Rows) -> bool:
-        """Return whether these are the parts it was made of."""
+        """Return whether it was made of these objects."""
         same = self.space is space and self.parameters is parameters
         return same and self.item_rows is item_rows
 
     def changed(
         self, space: FeatureSpace, parameters: Parameters, item_rows: Rows, items: np.ndarray
     ) -> ItemSide:
-        """Return the arrays of a model in which few items differ, from those computed before.
+        """Return the item side of a model in which few items differ; compute only their arrays.
 
-        items: those whose attributes changed. The tables of items may have changed and new rows;
-        the tables of features are the same.
+        items: those whose attributes changed. Rows of the item tables may be changed or new; the
+        feature tables must be the same.
         """
         from fmpair.ranking.repacked import repacked
 
@@ -104,7 +104,7 @@ class ItemSide:
         return np.flatnonzero(differs)
 
     def use_index(self, index: ItemIndex) -> None:
-        """Answer by an index from now on."""
+        """Use an index for lists from now on."""
         self.index, self._packed = index, index.packed
 
     @cached_property
@@ -149,7 +149,7 @@ class ItemSide:
 
     @cached_property
     def scored(self) -> np.ndarray:
-        """float32 [items, length], row by row: the vectors that exact scores are made of."""
+        """float32 [items, length], C-contiguous: the vectors that exact scores are made of."""
         return np.ascontiguousarray(self.vectors, np.float32)
 
     @cached_property
@@ -242,11 +242,11 @@ class FactorModel(FittedModel):
 
     @cached_property
     def popularity_penalty(self) -> np.ndarray:
-        """float32 [items]: what damping takes off the constants."""
+        """float32 [items]: what damping subtracts from the constants."""
         if not self.damping:
             return np.zeros_like(self.learned_constants)
-        usual = self.item_vectors @ mean_user(self.user_vectors, self.seen)
-        part = popularity_part(usual + self.learned_constants, self.item_counts)
+        products = self.item_vectors @ mean_user(self.user_vectors, self.seen)
+        part = popularity_part(products + self.learned_constants, self.item_counts)
         return np.float32(self.damping) * part
 
     @property
@@ -305,7 +305,7 @@ class FactorModel(FittedModel):
         )
 
     def _table_rows(self, user: np.ndarray) -> np.ndarray:
-        """Return the users' rows of the table, the average user's for -1: not to be changed."""
+        """Return the users' rows of the table, the mean user's for -1. Do not modify them."""
         table = self.parameters.users
         if len(user) == 1:  # without a copy, for single requests
             number = int(user[0])
@@ -372,7 +372,7 @@ class FactorModel(FittedModel):
         items = self.item_matrix
         if chosen is not None:
             items = np.take(items, chosen, axis=1)
-        # one thread for one product: the BLAS has threads of its own
+        # one thread for few queries: their product uses the threads of the BLAS
         threads = 1 if interactive and len(queries.user) <= MIN_ROWS else None
         return top(self.vectors(queries), items, hidden, n, threads, device)
 
@@ -419,22 +419,22 @@ def _check_vectors(vectors: np.ndarray) -> None:
         raise OptionError("a model without vectors, such as Popularity, has no similarities")
 
 
-def popularity_part(usual: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def popularity_part(mean_scores: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return what popularity adds to the scores: float32 [items], 0 for mean popularity.
 
-    usual: the items' mean scores over all users; counts: their numbers of events, both [items].
-    It is the least-squares line of the usual scores over ln(counts), because popularity is in the
-    vectors as much as in the biases. Items without events are not on the line: all that users have
-    in common is taken off their scores, or they would rise above every item anyone ever chose.
+    mean_scores: the items' scores for the mean user; counts: their numbers of events, both [items].
+    It is the least-squares line of the mean scores over ln(counts), because popularity is in the
+    vectors as much as in the biases. An item without events is not on the line: its part is its
+    mean score less the average over items with events. Else new items would rank above all others.
     """
     warm = counts > 0
     if not warm.any() or counts[warm].min() == counts[warm].max():
         return np.zeros(len(counts), np.float32)  # all are equally popular
-    popularity, score = np.log(counts[warm]), usual[warm].astype(np.float64)
+    popularity, score = np.log(counts[warm]), mean_scores[warm].astype(np.float64)
     apart = popularity - popularity.mean()
     slope = apart @ (score - score.mean()) / (apart @ apart)
     if slope <= 0:  # the model does not favour popular items
         return np.zeros(len(counts), np.float32)
-    part = usual - score.mean()
+    part = mean_scores - score.mean()
     part[warm] = slope * apart
     return part.astype(np.float32)

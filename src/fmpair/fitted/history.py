@@ -67,8 +67,8 @@ class Recent(NamedTuple):
         first = self.start[:-1][users]
         lengths = np.where(users < 0, 0, self.start[1:][users] - first)
         start = starts(lengths)
-        places = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
-        return Recent(start, self.item[places], self.moment[places])
+        entries = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
+        return Recent(start, self.item[entries], self.moment[entries])
 
     def items(self, latest: int, within: int | None, now: np.ndarray | None) -> Rows:
         """Return the items of each user, oldest first, with value 1.
@@ -105,8 +105,8 @@ def latest(lines: Timelines, last: int, first: np.ndarray | None = None) -> Rece
     begin = np.maximum(lines.start[:-1] if first is None else first, end - last)
     lengths = np.maximum(end - begin, 0)
     start = starts(lengths)
-    places = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
-    return Recent(start, lines.item[places], lines.moment[places])
+    entries = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    return Recent(start, lines.item[entries], lines.moment[entries])
 
 
 def remembers(space: FeatureSpace) -> bool:

@@ -88,8 +88,8 @@ def best_of_many(
     allowed = _allowed(model, _only(chosen, model.item_constants))
     hidden = hidden._replace(column=chosen[hidden.column].astype(np.int32))
     item, score, size = _search(model, queries, allowed, hidden, min(n, len(chosen)), threads)
-    places = np.searchsorted(chosen, item).astype(np.int32)
-    return np.where(item < 0, np.int32(-1), places), score, size
+    positions = np.searchsorted(chosen, item).astype(np.int32)
+    return np.where(item < 0, np.int32(-1), positions), score, size
 
 
 def best_under_rules(
@@ -357,7 +357,7 @@ def cells(
 
 
 def _points(vectors: np.ndarray, constants: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Return float32 [items, axes + 2]: places, constants, and ones."""
+    """Return float32 [items, axes + 2]: coordinates, constants, and ones."""
     points = np.ones((len(vectors), axes.shape[1] + 2), np.float32)
     points[:, :-2], points[:, -2] = vectors @ axes, constants
     return points

@@ -55,16 +55,16 @@ from fmpair.fitted.top_items import (
     similar_frame,
 )
 
-USERS_AT_ONCE = 20_000  # whose lists are in memory at a time where all are written
+USERS_AT_ONCE = 20_000  # users whose lists are in memory at a time, if all lists are written
 
 
 class FittedModel(ABC):
-    """A fitted model: everything needed to recommend, explain, go on learning, and be saved.
+    """A fitted model: it can recommend, explain, learn from new events, and be saved.
 
     space: the ids, and the context columns that questions may have; seen: per user the items of
     the training events and how often each occurs; recipe: the options it was fitted with;
     frame_kind: the kind of frame to return; damping: see `damped`; live: events received since it
-    was put in service. Nothing but `live` ever changes.
+    was put in service. Only `live` can change.
     """
 
     space: FeatureSpace
@@ -77,7 +77,7 @@ class FittedModel(ABC):
 
     _repr_html_ = model_html
 
-    # What the kinds of models differ in
+    # What each kind of model implements
 
     @property
     @abstractmethod
@@ -137,7 +137,7 @@ class FittedModel(ABC):
 
     @abstractmethod
     def extended(self, events: Any) -> Self:
-        """Return the model with new events known and nothing learned: the next answers use them.
+        """Return the model with new events added and nothing learned; the next answers use them.
 
         events: a frame or Dataset, later than what the model knows. Events of unknown users or
         items are ignored and counted.
@@ -158,7 +158,7 @@ class FittedModel(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all that was learned, by name: what `from_arrays` takes."""
+        """Return all learned arrays by name, as `from_arrays` takes them."""
 
     # Rankings
 
@@ -223,16 +223,16 @@ class FittedModel(ABC):
         for first in range(0, max(len(frame), 1), self.at_once):
             queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
             hidden = empty_rows(len(queries.user))
-            places = chosen if ruling is None else None  # under rules, item numbers are ranked
+            listed = chosen if ruling is None else None  # under rules, item numbers are ranked
             if exclude_seen:
                 seen = self.seen_by(queries.user)
-                hidden = hidden_places(seen, queries.history, places, len(items))
+                hidden = hidden_places(seen, queries.history, listed, len(items))
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.tell_empty(best[2], chosen)
-            lists.append(list_frame(queries.shown, item_name, items, places, best))
+            lists.append(list_frame(queries.shown, item_name, items, listed, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(
@@ -313,7 +313,7 @@ class FittedModel(ABC):
     @overload
     def score(self, pairs: AnyFrame) -> AnyFrame: ...
     def score(self, pairs: Any) -> Any:
-        """Return the frame of users, items and contexts given, with a column `score`."""
+        """Return the given frame of users, items and contexts with a column `score`."""
         frame = to_polars(pairs)
         numbers = item_column(frame, self.space, self.id_lookup.items)
         score = np.zeros(len(frame), np.float32)
@@ -376,7 +376,7 @@ class FittedModel(ABC):
         events to train on again; or their number per new event, drawn from the pairs seen in
         training, which needs a model without context.
         """
-        options: dict[str, Any] = {}  # a recipe need not know of replay unless it is given
+        options: dict[str, Any] = {}  # a recipe may not have the parameter `replay`
         if not isinstance(replay, int | float):
             options["replay"] = new_events(self.space, self.recipe, replay)
         elif replay:
@@ -394,7 +394,7 @@ class FittedModel(ABC):
     # Files, ids, copies
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file: no pickle, a checksum inside, all or nothing."""
+        """Write one file, completely or not at all, without pickle and with a checksum."""
         saved = file.Saved(
             type(self).__name__,
             recipe_name(type(self.recipe)),

@@ -136,7 +136,7 @@ def stacked_queries(queries: Sequence[Queries]) -> Queries:
 class Request(NamedTuple):
     """A question as arrays. chosen: the candidates, ascending, None for all items.
 
-    hidden: int32, the places among the candidates to leave out.
+    hidden: int32, the positions among the candidates to leave out.
     """
 
     query: Queries
@@ -145,12 +145,12 @@ class Request(NamedTuple):
     passed_over: int
 
 
-def stacked_places(places: Sequence[np.ndarray]) -> Rows:
-    """Return a row for each array of places, without values."""
-    if len(places) == 1:
-        return Rows(np.array([0, len(places[0])]), places[0], NO_VALUES)
-    start = starts(np.array([len(part) for part in places]))
-    return Rows(start, np.concatenate(places), NO_VALUES)
+def stacked_places(positions: Sequence[np.ndarray]) -> Rows:
+    """Return a row for each array of positions, without values."""
+    if len(positions) == 1:
+        return Rows(np.array([0, len(positions[0])]), positions[0], NO_VALUES)
+    start = starts(np.array([len(part) for part in positions]))
+    return Rows(start, np.concatenate(positions), NO_VALUES)
 
 
 # Frames of queries

@@ -56,9 +56,7 @@ class ItemNeighbours:
         return turned(self.near, len(self.items))
 
     def scores(self, users: np.ndarray, context: pl.DataFrame) -> np.ndarray:
-        from fmpair.solvers.linear_algebra import product
-
-        return product(self.histories.take(users), self._neighbour_of, len(self.items))
+        return self.history_scores(self.histories.take(users))
 
     def history_scores(self, history: Rows) -> np.ndarray:
         """Return float32 [n, items] for visitors with these items."""

@@ -36,7 +36,7 @@ def chosen_items(items: Ids, candidates: Any, exclude: Any, strict: bool) -> np.
 
 
 def hidden_places(seen: Rows, history: Rows | None, chosen: np.ndarray | None, items: int) -> Rows:
-    """Return per query the seen items and those of the history, as places in `chosen`.
+    """Return per query the seen items and those of the history, as positions in `chosen`.
 
     items: the number of all items.
     """
@@ -56,10 +56,10 @@ def list_frame(
 
     shown: one row for each query; name: of the item column.
     """
-    places, score, filled = best
-    filled_in = np.arange(places.shape[1]) < filled[:, None]
+    positions, score, filled = best
+    filled_in = np.arange(positions.shape[1]) < filled[:, None]
     owner, rank = np.nonzero(filled_in)
-    numbers = places[filled_in]
+    numbers = positions[filled_in]
     if chosen is not None:
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
     lists = pl.DataFrame(

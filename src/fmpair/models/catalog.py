@@ -20,7 +20,7 @@ from fmpair.text import descriptions, sections, summary, whole
 
 Model = Recommender | Ranker
 
-# Family -> name -> module and class of the recipe. One of another library is `Requiring` it.
+# Family -> name -> module and class of the recipe. Those of other libraries are `Requiring`.
 FAMILIES = {
     "baseline": {
         "random": "fmpair.models.classic.popularity:Random",
@@ -137,7 +137,7 @@ def options(kind: str) -> pl.DataFrame:
 def from_name(text: str) -> Any:
     """Return the recipe's class that a file names (see `recipe.name_of`); None if it is unknown.
 
-    A file must not cause imports: a module of another package has to be imported already.
+    A file must not cause imports, so a module of another package must be imported already.
     """
     module, _, name = text.rpartition(":")
     if module:
@@ -163,11 +163,11 @@ def _default(option: Any) -> str:
 
 
 def load(path: str | Path, *, mapped: bool = False) -> Model:
-    """Load a model from a file; raise ModelFileError if it is damaged, foreign, newer or forged.
+    """Load a model from a file; raise ModelFileError if it is damaged or of another format.
 
-    Nothing in the file is trusted: a model that loads also answers. mapped: keep the tables in the
-    file, so that several processes share them. Such a file must be replaced, as `save` does, never
-    be written in place: `mv`, not `cp`.
+    All contents are checked, so that a model that loads can also answer. mapped: leave the tables
+    in the file, so that several processes share them. Do not write to such a file: replace it, as
+    `save` and `mv` do and `cp` does not.
     """
     saved = read(path, mapped)
     space, arrays, kind = saved.space, saved.arrays, saved.frame_kind

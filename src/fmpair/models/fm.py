@@ -87,7 +87,7 @@ class FM(TrainableRanker):
             raise OptionError(f"{named('linear', False)} requires {named('learner', 'sgd')}")
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         events = as_dataset(data)
         binary = is_binary(self.task, events)
         parts = _chosen(events, self.seed) if binary else rated(events)
@@ -132,7 +132,7 @@ class FMMap(TrainableRanker):
         check(self, MAP_LEARNERS)
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         events = as_dataset(data)
         parts = chosen_or_not(events, self.seed)
         return train(self, events, parts, False, MAP_STRENGTHS[self.learner])

@@ -25,28 +25,43 @@ MODEL_COLUMNS = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all item
 SPARSE_COLUMNS = ("Target", "Events per user, at most", "Target only", "All domains", "p",
                   "FM-Pair-CD", "p", "Target only, all items", "FM-Pair-CD, all items",
                   "p")  # fmt: skip
+PROTOCOLS = ("Legacy", "Clean")
 MEANS_NOTE = "Mean ± standard deviation over folds and seeds. Bold: the best of a column."
 TEST_NOTE = (
-    "p: paired randomisation test{} over users, including the variance between folds and seeds, "
-    "Holm-corrected."
+    "p: paired randomisation test over users{}. It is Holm-corrected and includes the variance "
+    "between folds and seeds."
 )
 
 
 def claims_table(claims: Sequence[Claim]) -> ReportTable:
-    """One row per claim: the verdict, and the finding under each protocol."""
-    rows = [
-        (
-            TableCell(f"{claim.number}. {claim.text}"),
-            TableCell(claim.verdict, bold=True),
-            *(TableCell(part.text if part else "not run") for part in (claim.legacy, claim.clean)),
-        )
+    """One row per claim: when it holds, and its verdict under each protocol."""
+    verdicts = (
+        [part.verdict if part else "not run" for part in (claim.legacy, claim.clean)]
         for claim in claims
-    ]
-    names = ("Claim", "Verdict", "Legacy", "Clean")
-    texts = [[cell.text for cell in row] for row in rows]
-    data = pl.DataFrame(texts, [name.lower() for name in names], orient="row")
-    notes = (f"Numbers are Recall@10. {TEST_NOTE.format('')}",)
-    return ReportTable("claims", "Eight claims", names, tuple(rows), data, 4, notes)
+    )
+    texts = [(f"{c.number}. {c.text}", c.rule, *both) for c, both in zip(claims, verdicts)]
+    return _text_table("claims", "The paper's claims", ("Claim", "Holds if", *PROTOCOLS), texts)
+
+
+def evidence_table(claims: Sequence[Claim]) -> ReportTable:
+    """One row per comparison that a claim is decided by, with its result under each protocol."""
+    texts = []
+    for claim in claims:
+        both = [part.evidence if part else {} for part in (claim.legacy, claim.clean)]
+        for compared in dict.fromkeys(name for evidence in both for name in evidence):
+            results = (evidence.get(compared, NOTHING) for evidence in both)
+            texts.append((str(claim.number), compared, *results))
+    note = f"Means of two models are Recall@10. {TEST_NOTE.format('')}"
+    columns = ("Claim", "Comparison", *PROTOCOLS)
+    return _text_table("evidence", "Comparisons behind the verdicts", columns, texts, note)
+
+
+def _text_table(
+    name: str, title: str, columns: tuple[str, ...], texts: Sequence[Sequence[str]], *notes: str
+) -> ReportTable:
+    data = pl.DataFrame(texts, dict.fromkeys(columns, pl.String), orient="row")
+    rows = tuple(cells(*row) for row in texts)
+    return ReportTable(name, title, columns, rows, data, len(columns), notes)
 
 
 def data_table(runs: Runs) -> ReportTable | None:
@@ -66,7 +81,7 @@ def data_table(runs: Runs) -> ReportTable | None:
     ]
     frame = pl.DataFrame(data, ["set", *sides], orient="row")
     note = (
-        "MovieLens and Frappe are the paper's own. Its Amazon and XING subsets were never "
+        "MovieLens and Frappe are the sets of the paper. Its subsets of Amazon and XING were never "
         "published; ours are the most similar public data."
     )
     return ReportTable("table1", "Data", ("Set", *sides), tuple(rows), frame, 1, (note,))
@@ -98,7 +113,7 @@ def comparison_table(
 
 
 def order_note(frame: pl.DataFrame) -> tuple[str, ...]:
-    """Compare the order of models in the paper and under legacy, and their numbers."""
+    """Return notes on the order of models and their means, in the paper and under legacy."""
     both = frame.drop_nulls(["paper", "legacy"])
     if len(both) < 2:
         return ()
@@ -110,7 +125,10 @@ def order_note(frame: pl.DataFrame) -> tuple[str, ...]:
         f"{row['model']} {row['legacy'] - row['paper']:+.4f}" for row in both.iter_rows(named=True)
     )
     ours = "the same" if ours == in_paper else ours
-    return (f"Order, best first: in the paper {in_paper}; legacy {ours}. Legacy - paper: {gaps}.",)
+    return (
+        f"Order of the models in the paper, best first: {in_paper}. Under legacy: {ours}.",
+        f"Legacy minus paper: {gaps}.",
+    )
 
 
 def run_table(name: str, title: str, run: Summary) -> ReportTable:
@@ -146,7 +164,10 @@ def sparse_table(runs: Runs) -> ReportTable | None:
     if not rows:
         return None
     title = "Recall@10 by events per user in the target domain"
-    notes = (MEANS_NOTE.replace("column", "row"), TEST_NOTE.format(" against Target only"))
+    notes = (
+        MEANS_NOTE.replace("column", "row"),
+        TEST_NOTE.format(", with Target only as baseline"),
+    )
     return ReportTable("sparse", title, SPARSE_COLUMNS, tuple(rows), pl.concat(frames), 2, notes)
 
 
@@ -163,7 +184,7 @@ def linear_fits_table(fits: Mapping[str, LinearFit]) -> ReportTable:
 
 
 def _notes(run: Summary) -> tuple[str, str]:
-    return MEANS_NOTE, TEST_NOTE.format(f" against {run.experiment.compare.baseline}")
+    return MEANS_NOTE, TEST_NOTE.format(f", with {run.experiment.compare.baseline} as baseline")
 
 
 def _printed(in_paper: Printed | None) -> TableCell:

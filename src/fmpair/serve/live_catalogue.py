@@ -82,8 +82,8 @@ def check_types(model: Any, table: pl.DataFrame) -> None:
     """Raise a DataError for ids and values of another type than the model knows."""
     known = catalogue_of(model)
     if known.key != ITEM and known.key in table.columns:
-        raise DataError(f"column {known.key!r} has the ids of items: send them as {ITEM!r}")
-    # one row has the types of all
+        raise DataError(f"column {known.key!r} has item ids: send them as {ITEM!r}")
+    # one row is enough: only types are compared
     part = Catalogue(Vocabulary(known.items.ids.head(1)), known.table.head(1), known.key)
     part.changed(table.rename({ITEM: known.key}))
     if not ranks_new_items(model):
@@ -95,7 +95,7 @@ def check_types(model: Any, table: pl.DataFrame) -> None:
 
 
 def new_columns(model: Any, table: pl.DataFrame) -> list[str]:
-    """Return the columns of changes that the catalogue of a model lacks; none if it has none."""
+    """Return the columns of changes that are not in the model's catalogue; [] without one."""
     known = [] if model.catalogue is None else model.catalogue.columns
     return [name for name in table.columns if known and name not in (ITEM, REMOVED, *known)]
 
@@ -150,7 +150,7 @@ def with_new_items(model: Any, changes: Changes) -> Any:
 
 
 def note_changes(model: Any, changes: Changes) -> None:
-    """Give a model in service the changed catalogue, and hide removed items from now on.
+    """Apply changes to the catalogue of a model in service; hide items marked as removed.
 
     changes: those that fit the model.
     """

@@ -401,7 +401,9 @@ def check_replacement(old: Model, new: Model, recent: Iterable[Any]) -> None:
         users = ids.gather_every(max(len(ids) // SAMPLE, 1)).to_list()
     known = len(_known(new, users))
     if len(users) >= FEW and known < MIN_KNOWN * len(users):
-        raise ModelFileError(f"it knows {known} of the last {len(users)} users; {ANYWAY}")
+        raise ModelFileError(
+            f"it knows {known} of {len(users)} users of the model in service; {ANYWAY}"
+        )
 
 
 def _known(model: Model, users: Iterable[Any]) -> list[Any]:

@@ -19,10 +19,10 @@ CURRENT, CANDIDATE = "current", "candidate"
 SALT = b"fmpair arms"  # makes the split independent of other hashes of the same ids
 MIN_KEY_LENGTH = 16  # characters
 ASK, SEND, READ, METRICS = PURPOSES = ("ask", "send", "read", "metrics")  # of API keys
-DESCRIPTORS = "/proc/self/fd"  # where open files have paths
+DESCRIPTORS = "/proc/self/fd"  # folder with a path for each open file
 DEFAULT_SHARE = 0.1  # of the users, for a candidate
 
-Stamp = tuple[int, int, int]  # identifies the current file of a name
+Stamp = tuple[int, int, int]  # identifies a version of a file: time, inode, size
 NO_FILE = (0, 0, 0)
 
 
@@ -31,14 +31,14 @@ class ServiceSettings:
     """model: the model file. host, port: the address to listen on; port 0: any free port.
 
     workers: processes that share the port. events: URL of the event store, None for a file beside
-    the model. api_key_file: API keys, one per line; every request must send one. rate: maximum
-    requests per second of one client, 0 for no limit; clients on this machine have none. watch:
-    put new files at `model` or `candidate` into service while running. candidate: a second model,
-    for the `share` of the users. proxy: clients on this machine are a proxy, which names its own
-    clients in X-Forwarded-For. index: answer by the index beside each model (`fmpair index`).
-    rules: a YAML file of rules, which requests may name.
-    strict: refuse unknown users, items and context values instead of ignoring them. images: a
-    column of the catalogue with addresses of images, which the web page loads.
+    the model. api_key_file: API keys, see `read_keys`. Requests must then send one, except for
+    health checks, the OpenAPI document and the files of the web page. rate: maximum requests per
+    second of one client, 0 for no limit; clients on this machine are not limited. watch: load new
+    files at `model` or `candidate` while running. candidate: a second model, for a `share` of the
+    users. proxy: clients on this machine are a proxy, which names its own clients in
+    X-Forwarded-For. index: use the index beside each model (`fmpair index`). rules: a YAML file of
+    rules that requests may name. strict: refuse unknown users, items and context values instead of
+    ignoring them. images: a catalogue column with the URLs of images that the web page shows.
     """
 
     model: Path
@@ -79,7 +79,7 @@ class ServiceSettings:
 
     @property
     def users_share(self) -> float:
-        """The share of the users whom the candidate answers."""
+        """The share of the users who get the candidate's lists."""
         return DEFAULT_SHARE if self.share is None else self.share
 
 
@@ -135,7 +135,7 @@ class Arms:
 def user_hash(user: Any) -> float:
     """Return a pseudo-random number from 0 to 1 for a user id.
 
-    7 and "7" are one user, as in models.
+    7 and "7" are the same user, as in models.
     """
     digest = blake2b(str(user).encode("utf-8", "replace"), digest_size=8, person=SALT).digest()
     return int.from_bytes(digest, "big") / 2**64
@@ -151,10 +151,10 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(path: Path | None) -> dict[bytes, frozenset[str]]:
-    """Return the keys of a file and what each is for.
+    """Return the keys of a file and the purposes of each.
 
-    A line has a key, followed by its purposes unless it is for all. Empty lines and # comments are
-    skipped.
+    A line has a key and its purposes. A key without purposes is for all of them. Empty lines and #
+    comments are skipped.
     """
     if path is None:
         return {}

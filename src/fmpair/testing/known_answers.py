@@ -38,7 +38,8 @@ def shop_log(
     Choices depend on taste and popularity, and on the daytime if it `decides`. All other columns
     say nothing about the next choice: price, which identifies the product (less so with
     `promotions`: a fifth of the sales at a discount); session_id; device; daytime; shop, a
-    constant; logged_ms, a copy of the time. Users buy products that they like more more often.
+    constant; logged_ms, a copy of the time. The more a user likes a product, the more often the
+    event is a cart or buy.
     """
     rng = np.random.default_rng(seed)
     taste = rng.standard_normal((users, TASTES))
@@ -76,7 +77,7 @@ def session_log(
 
     Each product has one follower. Within a session, the follower comes next with chance `habit`;
     all other choices depend on taste and popularity. No product comes twice in a row in a session.
-    Right answer: the last product of the session says the next one.
+    Right answer: the follower of the session's last product.
     """
     _check_share("habit", habit)
     rng = np.random.default_rng(seed)
@@ -91,8 +92,8 @@ def daytime_log(
 ) -> pl.DataFrame:
     """Return events in order of time: event_time, user_id, product_id, price.
 
-    Each product has an hour of the day at which it is wanted most, twelve hours later least. `pull`
-    is how much that counts beside taste and popularity, 0 for not at all. The hour is in the
+    Each product is chosen most often at one hour of the day, and least often twelve hours later.
+    `pull` is the weight of this effect beside taste and popularity, 0 for none. The hour is in the
     timestamp (UTC) only. Right answer: the products whose hours are near the hour of the event.
     """
     rng = np.random.default_rng(seed)
@@ -119,8 +120,8 @@ def purchase_log(
     A user views a product, may put it into the cart and may then buy it, within three minutes. The
     share `repeats` (at most 0.6) of all events repeat the product of the event before in their
     session: two thirds of them are of type cart, one third buy, mostly of products that the user
-    likes. Views depend on taste and popularity. Right answer: an event says that its product may
-    come again at once, and nothing else.
+    likes. Views depend on taste and popularity. Right answer: the product of the last event may
+    come again at once. The history predicts nothing else.
     """
     _check_share("repeats", repeats, most=0.6)
     rng = np.random.default_rng(seed)
@@ -137,7 +138,8 @@ def purchase_log(
 
 
 class _Shop(NamedTuple):
-    """What decides: taste [users, k], product [items, k], popularity [items]; price [items]."""
+    """What choices depend on: taste [users, k], product [items, k], popularity [items]; and price
+    [items]."""
 
     taste: np.ndarray
     product: np.ndarray
@@ -161,7 +163,7 @@ def _shop(users: int, items: int, rng: np.random.Generator) -> _Shop:
 
 
 def _visits(users: int, choices: int, rng: np.random.Generator) -> _Visits:
-    """Draw sessions until there are so many choices; few users have many sessions."""
+    """Draw sessions with this number of choices in all; few users have many sessions."""
     length = np.minimum(rng.geometric(0.25, choices), LONGEST)
     sessions = int(np.searchsorted(np.cumsum(length), choices)) + 1
     length = length[:sessions]

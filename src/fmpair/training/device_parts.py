@@ -1,7 +1,8 @@
 """Fitting to Parquet files on one device: files are read in pieces, PyTorch numbers the ids.
 
-Only one piece is in memory as a frame at a time. A numbered event takes 12 bytes of main memory, 4
-more with weights and 8 more with times. It takes as many on the device if all events fit there.
+At most two pieces are in memory as frames: one is numbered while the next is read. A numbered event
+takes 8 bytes of main memory, 4 more with context, 4 more with weights and 8 more with times. Ids,
+contexts and weights take as many bytes on the device if all events fit there.
 """
 
 from __future__ import annotations
@@ -237,24 +238,24 @@ class _Ids:
             raise DataError("the parts have no events")
         if self.vocabulary is not None:
             return self.vocabulary, torch.cat(self.pieces).numpy()
-        number_of, size, ids = self._places()
+        slot_of, size, ids = self._slots()
         first = torch.full((size,), NEVER, dtype=torch.int32, device=self.device)
         events = 0
         for piece in self.pieces:
             at = torch.arange(events, events + len(piece), dtype=torch.int32, device=self.device)
-            first.scatter_reduce_(0, number_of(piece), at, "amin")
+            first.scatter_reduce_(0, slot_of(piece), at, "amin")
             events += len(piece)
         used = torch.nonzero(first < NEVER)[:, 0]
         used = used[torch.argsort(first[used])]
         first[used] = torch.arange(len(used), dtype=torch.int32, device=self.device)
         numbers = torch.empty(events, dtype=torch.int32, device=self.device)
         for part, piece in zip(numbers.split([len(p) for p in self.pieces]), self.pieces):
-            part.copy_(first[number_of(piece)])
+            part.copy_(first[slot_of(piece)])
         self.pieces.clear()
         values = pl.Series(ids(used).cpu().numpy()).cast(self.dtype or pl.Int64)
         return Vocabulary(values), kept(numbers)
 
-    def _places(self) -> tuple[Callable[[Any], Any], int, Callable[[Any], Any]]:
+    def _slots(self) -> tuple[Callable[[Any], Any], int, Callable[[Any], Any]]:
         """Return a lookup table of integer ids: (slots of ids, number of slots, ids of slots).
 
         The table has a slot for every integer from the lowest to the highest id. If ids are too
@@ -365,6 +366,6 @@ class _Situations:
         columns = []
         for name, vocabulary, code in zip(self.names, self.values, codes.T):
             assert vocabulary is not None
-            places = pl.Series(code).replace(-1, None)
-            columns.append(vocabulary.ids.gather(places).alias(name))
+            known_codes = pl.Series(code).replace(-1, None)
+            columns.append(vocabulary.ids.gather(known_codes).alias(name))
         return kept(torch.cat(self.pieces)), pl.DataFrame(columns)

@@ -101,8 +101,8 @@ def _with_item_tables(model: Recommender, space: FeatureSpace, rows: Rows) -> Pa
     They are those of the model, not copies, where nothing changes.
     """
     parameters, new = model.parameters, len(space.items) - len(model.space.items)
-    places = isinstance(model.recipe, FMPairOptions) and model.recipe.places_new
-    content = space.item.content(rows) if places else empty_rows(rows.size)
+    places_new = isinstance(model.recipe, FMPairOptions) and model.recipe.places_new
+    content = space.item.content(rows) if places_new else empty_rows(rows.size)
     if not new and not len(content.column):
         return parameters
     bias = rare_bias(parameters.item_bias, model.item_counts)
@@ -114,7 +114,7 @@ def _with_item_tables(model: Recommender, space: FeatureSpace, rows: Rows) -> Pa
         query=query,
     )
     times = np.pad(model.item_counts, (0, new))
-    return place_new(grown, rows, content, times, triples_of(space)) if places else grown
+    return place_new(grown, rows, content, times, triples_of(space)) if places_new else grown
 
 
 def renumbered(data: Dataset, space: FeatureSpace) -> Dataset:

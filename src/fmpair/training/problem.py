@@ -102,9 +102,9 @@ def history_of(
     since = _since(field, past, until)
     mine = lines.positions[past.older :]
 
-    def by_event(places: np.ndarray) -> np.ndarray:
+    def by_event(entries: np.ndarray) -> np.ndarray:
         out = np.zeros(events, np.int32)
-        out[: len(mine)] = places[mine]
+        out[: len(mine)] = entries[mine]
         return out
 
     return History(
@@ -132,7 +132,7 @@ def recent_of(space: FeatureSpace, past: Past | None) -> Recent | None:
 
 
 def _since(field: Field, past: Past, until: np.ndarray) -> np.ndarray:
-    """Return the first place in the history of each event: int32 [places]; empty if not limited."""
+    """Return the first history entry of each event: int32 [entries]; empty if not limited."""
     if field.within is None:
         return past.begin.astype(np.int32)
     lines, first = past.ordered, past.begin

@@ -25,7 +25,7 @@ class Trainable(Protocol):
     """Anything that learns epoch by epoch; it also has a number of `epochs`."""
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         ...
 
 

@@ -202,9 +202,9 @@ def _names(given: Sequence[str] | None, count: int, default: Sequence[str], stem
 def read_citeulike(path: str | Path) -> Contents:
     """Read the articles of each user, and the `tags` of articles, from a folder.
 
-    users.dat and item-tag.dat have a line per user or article: a count, then numbers of articles
-    or tags, counted from 0 as the lines are; tags.dat names the tags. Without item-tag.dat there
-    are no tags.
+    users.dat and item-tag.dat have a line per user or article: a count, then the numbers of its
+    articles or tags. Users, articles and tags are numbered from 0. tags.dat has the name of each
+    tag. Without item-tag.dat there are no tags.
     """
     events = _numbered(path, "users.dat", ("user", "item")).explode("item").drop_nulls()
     if locate(path, "item-tag.dat") is None:
@@ -253,9 +253,9 @@ def read_lightgcn(path: str | Path) -> Contents:
 
 
 def read_sequences(path: str | Path) -> Contents:
-    """Read one event per item of a line, each user's oldest first; lines of a user are in order.
+    """Read one event per item of a line, the oldest first.
 
-    The order of events of different users is not known.
+    Later lines of a user are later. The order of events of different users is not known.
     """
     return replace(read_lightgcn(path), roles={"order": "per-user"})
 

@@ -26,7 +26,7 @@ BLOCK = 1 << 25  # events shuffled and grouped at a time
 BLOCK_ALONE = 1 << 23  # the same where each event has its own row, and blocks change nothing
 BLOCK_EVENT = 200  # bytes of an event in a block, including those needed to sort it
 ROUNDS = 6  # of the permutation
-FIRST, SECOND, BITS = -7046029254386353131, -4658895280553007687, 0x7FFFFFFF  # of its hash
+FIRST, SECOND, BITS = -7046029254386353131, -4658895280553007687, 0x7FFFFFFF  # of the hash
 
 
 class Minibatch(NamedTuple):
@@ -72,8 +72,8 @@ class EpochEvents:
     """The events of a problem on a device, or in main memory if they are too many for it.
 
     run: how many events of the same query may share a row of scores in a minibatch; 1 if every
-    event has its own query. together: the mean number of events per row. once: whether no query
-    chose an item twice. block: events prepared at a time.
+    event has its own query. together: the mean number of events per row. once: whether it is known
+    that no row has an item twice. block: events prepared at a time.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class EpochEvents:
         self.count = len(problem.user) if learned is None else len(learned)
         self.contexts, self.items, self.block = problem.contexts.size, problem.items, block
         self.rows, self.together = 0, 1.0
-        self.once = run == 1 or (self.run > 1 and self._look())
+        self.once = run == 1 or (self.run > 1 and self._inspect_first_block())
 
-    def _look(self) -> bool:
-        """Set `together` by the first block; return whether no query chose an item twice."""
+    def _inspect_first_block(self) -> bool:
+        """Set `together`; return whether it has all events, and no query has an item twice."""
         if not self.count:
             return True
         block = self._block(self._shuffled(0, min(self.count, self.block), 0))
@@ -221,7 +221,7 @@ class EpochEvents:
     # The order of an epoch.
 
     def _listed(self, generator: torch.Generator) -> Callable[[int, int], torch.Tensor]:
-        """Return a function of (first, last) that returns the events of these places in order."""
+        """Return a function that returns the events from position `first` to before `last`."""
         if self.positives == "permutation":
             draw = torch.randint(1 << 62, (1,), generator=generator, device=self.device)
             key = int(draw)
@@ -255,10 +255,10 @@ class EpochEvents:
 
 
 def permuted(position: torch.Tensor, count: int, key: int) -> torch.Tensor:
-    """Return where a random permutation of `count` numbers puts each position: int64 [positions].
+    """Return the number at each position of a random permutation: int64 [positions].
 
-    A Feistel network over a grid of about sqrt(count) rows and columns; positions outside the range
-    are permuted again until they are inside.
+    A Feistel network over a grid of about sqrt(count) rows and columns. A number of `count` or more
+    is permuted again until it is below.
     """
     wide = max(int(np.ceil(np.sqrt(count))), 1)
     out = _crossed(position, -(-count // wide), wide, key)

@@ -58,10 +58,9 @@ class Bags(NamedTuple):
 
 def on_device(rows: Rows, device: torch.device, groups: Groups | None = None) -> DeviceRows:
     """Copy rows to a device; groups: of the features, to multiply dense fields as matrices."""
-    together = (
-        [] if groups is None or device.type not in MULTIPLIED_ON else dense_fields(groups, rows)
-    )
-    rows, fields = split(rows, together) if together else (rows, [])
+    groups = groups if device.type in MULTIPLIED_ON else None
+    dense_parts = [] if groups is None else dense_fields(groups, rows)
+    rows, fields = split(rows, dense_parts) if dense_parts else (rows, [])
     dense = tuple((field, torch.from_numpy(matrix).to(device)) for field, matrix in fields)
     lengths = np.diff(rows.start)
     longest = int(lengths.max(initial=0))
@@ -167,7 +166,7 @@ def history_of(history: History, items: int, device: torch.device) -> DeviceHist
     first = int(rows.column[0]) if len(rows.column) else 0
     plain = len(rows.column) == items and bool((rows.value == 1).all())
     plain = plain and np.array_equal(rows.column, np.arange(first, first + items))
-    owner = torch.repeat_interleave(moved(lengths))  # on the device: np.unique would sort for long
+    owner = torch.repeat_interleave(moved(lengths))  # on the device: np.unique takes longer
     pairs = torch.unique(owner * items + moved(history.item))
     return DeviceHistory(
         moved(history.start),
@@ -184,7 +183,7 @@ def history_of(history: History, items: int, device: torch.device) -> DeviceHist
 
 
 def before(history: DeviceHistory, user: torch.Tensor, event: torch.Tensor) -> Bags:
-    """Return the weighted items before each event; places before the first item weigh 0."""
+    """Return the weighted items before each event; positions before the first item weigh 0."""
     until = history.until[event].long()
     first = history.start[user] if history.since is None else history.since[event].long()
     step = torch.arange(1, len(history.weight) + 1, device=event.device)
@@ -206,7 +205,7 @@ def features_before(history: DeviceHistory, earlier: Bags) -> Bags:
     return merged(Bags(item_features.column.reshape(shape), value.reshape(shape)))
 
 
-# Terms of order three, see `engine.triples`.
+# Terms of order three, see `engine.item_side`.
 
 
 class DeviceMeeting(NamedTuple):

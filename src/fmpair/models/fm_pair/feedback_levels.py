@@ -30,8 +30,8 @@ class FMPairLevels(FMPairOptions, UpdatableRecipe):
     level: the column of the levels, which is not used as context; None: event types if levels are
         given, else ratings, if there are any.
     levels: its values, the lowest first; None if they are numbers.
-    unobserved: share of pairs whose lower item has no event of the user; in the others it is an
-        item of the user on a lower level.
+    unobserved: share of pairs whose negative is an item without events of the user. In all other
+        pairs it is an item of the user on a lower level.
 
     All other options are those of FM-Pair.
     """
@@ -51,7 +51,7 @@ class FMPairLevels(FMPairOptions, UpdatableRecipe):
             )
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         events, begin = self._parts(data)
         return loop.train(self, self, events, begin)
 
@@ -134,7 +134,7 @@ def _level_column(data: Dataset, level: str | None, order: Sequence[Any] | None)
         usual = ("event_type", "rating") if order is not None else ("rating",)
         return next((name for name in usual if name in known), None)
     if level not in known and "event_type" in known and find_column("event_type", [level], None):
-        return "event_type"  # the name it has in the data
+        return "event_type"  # the column was renamed when the data were made
     if level not in known:
         raise DataError(unknown("level column", level, known))
     return level
@@ -161,7 +161,7 @@ def ladder_of(user: np.ndarray, item: np.ndarray, level: np.ndarray) -> Ladder:
 
 @dataclass(frozen=True)
 class _LevelTraining:
-    """Training whose epochs pair each event with an unobserved item, then levels with levels.
+    """Training on two kinds of pairs: with unobserved items, then with items on lower levels.
 
     unobserved: share of the pairs with an unobserved item.
     """
@@ -181,13 +181,13 @@ class _LevelTraining:
         return share * loss + (1 - share) * self.inner.learn_pairs(pairs, rate)
 
     def _pairs(self, number: int) -> Pairs:
-        """Draw an epoch's pairs of levels: all events equally often, lower items at random."""
+        """Draw an epoch's pairs with lower levels: all events equally often, items at random."""
         rng = np.random.default_rng([self.seed, 4, number])
         ladder, problem, share = self.ladder, self.problem, self.unobserved
         count = round(len(ladder.event) * (1 - share) / share)
-        turn = np.resize(rng.permutation(len(ladder.event)), count)
-        lower = ladder.first[turn] + (rng.random(count) * ladder.below[turn]).astype(np.int64)
-        event = ladder.event[turn]
+        drawn = np.resize(rng.permutation(len(ladder.event)), count)
+        lower = ladder.first[drawn] + (rng.random(count) * ladder.below[drawn]).astype(np.int64)
+        event = ladder.event[drawn]
         return Pairs(
             problem.user[event],
             problem.item[event],

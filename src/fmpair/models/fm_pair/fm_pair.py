@@ -93,7 +93,7 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         return cls(**{**BEST, **changes})
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         events = as_dataset(data)
         if self.levels is not None:
             return loop.train(self, without_auto(self), events, self._begin(events))

@@ -90,7 +90,7 @@ class BPRMF(UpdatableRecipe):
         return FMPairOptions(loss="bpr", **options)
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         return loop.train(self, self._options(), ids_only(data))
 
     def continuation(self, model: Recommender, data: Any) -> Continuation:
@@ -110,7 +110,7 @@ class FPMC(FMPairOptions, UpdatableRecipe):
     history: int | str | Mapping[str, Any] | Field | None = 1
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         return loop.train(self, self, ids_only(data))
 
     def continuation(self, model: Recommender, data: Any) -> Continuation:
@@ -128,7 +128,7 @@ class SVDPlusPlus(FMPairOptions, UpdatableRecipe):
     loss: str = "bpr"
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         return loop.train(self, _options(self), with_histories(as_dataset(data)))
 
     def continuation(self, model: Recommender, data: Any) -> Continuation:
@@ -150,7 +150,7 @@ class FactorisedNeighbours(FMPairOptions, UpdatableRecipe):
         require_plain_scores(self)
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         events = with_histories(as_dataset(data))
         return loop.train(self, _options(self), events, _begin_without_users)
 

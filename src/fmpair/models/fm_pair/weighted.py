@@ -63,7 +63,7 @@ class FMPairWeighted(FMPairOptions, TrainableRecipe):
         return False  # weights of fields are learned from steps on all of them
 
     def train(self, data: Any) -> Iterator[Epoch]:
-        """Learn epoch by epoch; the caller owns the loop and may stop at any time."""
+        """Yield an `Epoch` after each pass over the events; the caller may stop at any time."""
         task = Task.of(self, self, as_dataset(data))
         first, names = initial(self, task.space), field_names(task.space)
         if not names:
@@ -114,20 +114,11 @@ def field_names(space: FeatureSpace) -> list[str]:
 # Learning weights: the pairwise loss as a function of them.
 
 
-class ChosenPairs(NamedTuple):
-    """user, positive, negative, situation: int [pairs]."""
-
-    user: np.ndarray
-    positive: np.ndarray
-    negative: np.ndarray
-    situation: np.ndarray
-
-
 class ItemParts(NamedTuple):
     """Items by field: vectors [fields, n, k], constants and squared norms [fields, n]."""
 
-    own: np.ndarray
-    own_bias: np.ndarray
+    id_vectors: np.ndarray
+    id_biases: np.ndarray
     vectors: np.ndarray
     biases: np.ndarray
     squares: np.ndarray
@@ -145,7 +136,7 @@ class MarginParts(NamedTuple):
     negative: ItemParts
 
 
-def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> ChosenPairs:
+def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -> Pairs:
     """Pair each event (or a sample) with a uniform item that the user has no event with."""
     if len(events) > MAX_PAIRS:
         events = np.sort(rng.permutation(events)[:MAX_PAIRS])
@@ -157,15 +148,11 @@ def draw_pairs(problem: Problem, events: np.ndarray, rng: np.random.Generator) -
         hit = np.flatnonzero(np.isin(user * problem.items + negative, seen))
         negative[hit] = rng.choice(offered, len(hit))
     valid = ~np.isin(user * problem.items + negative, seen)
-    return ChosenPairs(
-        user[valid],
-        positive[valid],
-        negative[valid],
-        problem.situation[events][valid],
-    )
+    situation, weight = problem.situation[events], problem.weight[events]
+    return Pairs(*(column[valid] for column in (user, positive, negative, situation, weight)))
 
 
-def parts_of(parameters: Parameters, problem: Problem, pairs: ChosenPairs) -> MarginParts:
+def parts_of(parameters: Parameters, problem: Problem, pairs: Pairs) -> MarginParts:
     """Return the vectors of every field in every pair."""
     tables = Parameters(*(table.astype(np.float64) for table in parameters))
     fields = problem.query_groups.field
@@ -220,10 +207,10 @@ def _side(
     q: np.ndarray, weights: np.ndarray, part: ItemParts
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return item vectors p, scores, and d score / d weight of each item field."""
-    p = part.own + np.einsum("f,fnk->nk", weights, part.vectors)
-    alone = (part.own**2).sum(axis=1) + weights**2 @ part.squares
+    p = part.id_vectors + np.einsum("f,fnk->nk", weights, part.vectors)
+    alone = (part.id_vectors**2).sum(axis=1) + weights**2 @ part.squares
     inner = 0.5 * ((p * p).sum(axis=1) - alone)
-    score = (q * p).sum(axis=1) + part.own_bias + weights @ part.biases + inner
+    score = (q * p).sum(axis=1) + part.id_biases + weights @ part.biases + inner
     slopes = np.einsum("fnk,nk->fn", part.vectors, q + p) + part.biases
     return p, score, slopes - weights[:, None] * part.squares
 
