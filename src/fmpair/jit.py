@@ -155,8 +155,10 @@ class OnDisk:
         try:
             with compiling():
                 from numba.core.compiler import CompileResult
+                from numba.core.runtime import rtsys
 
-                target.refresh()
+                # Not `target.refresh()`, which also loads what compiling needs: half a second.
+                rtsys.initialize(target)
                 content = kernel_cache.find(self._name(signature, target.codegen()))
                 if content is None:
                     return None

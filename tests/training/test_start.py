@@ -9,7 +9,7 @@ from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.threads import blas_on
 from fmpair.training.loop import Task
-from fmpair.training.start import initial
+from fmpair.training.start import _most_likely, initial
 
 PLAIN = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
 
@@ -66,3 +66,25 @@ def test_lists_that_say_nothing_about_choices_are_held_as_other_attributes_are()
         task, _ = start_of(PLAIN, shop("words", shuffled=shuffled))
         shares.append((task.problem.item_groups.sharing[0], (task.settings.features > 0).all()))
     assert shares == [(0.0, True), (0.5, False)]
+
+
+# An item is 1 ahead of its competitor in three of four events, and 1 behind in one: ln 3.
+LEADS = np.array([[1, 0], [1, 0], [1, 0], [0, 1]], np.float32)
+
+
+def test_the_scale_of_scores_is_the_likeliest_one():
+    assert _most_likely(LEADS, np.array([1, 1]), high=5.0) == pytest.approx(np.log(3), rel=1e-5)
+
+
+def test_a_competitor_that_is_drawn_twice_counts_twice():
+    twice = LEADS[:, [0, 1, 1]]
+    wanted = _most_likely(twice, np.array([1, 1, 1]), high=5.0)
+    assert _most_likely(LEADS, np.array([1, 2]), high=5.0) == pytest.approx(wanted, rel=1e-5)
+    assert wanted > 1.2 * np.log(3)
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale"), [(LEADS[:3], 5.0), (LEADS[3:], 0.0), (np.ones((3, 2), np.float32), 0.0)]
+)
+def test_the_scale_stays_within_its_bounds(scores, scale):
+    assert _most_likely(scores, np.array([1, 1]), high=5.0) == pytest.approx(scale, rel=1e-4)

@@ -195,12 +195,12 @@ def bootstrap_interval(
 def _drawn_t(clusters: Clusters, tail: float, draws: int, seed: int) -> tuple[float, float]:
     """Return both quantiles of t over users drawn with replacement; 0, 0 if most are undefined."""
     total, size, mean = clusters.total, clusters.size, clusters.mean
-    each = np.column_stack([total, size, total**2, total * size, size**2])
+    each = (total, size, total**2, total * size, size**2)
     rng, count = np.random.default_rng(seed), len(total)
     statistics = []
     for rows in _batches(draws, count):
-        chosen = rng.integers(0, count, (rows, count), np.int32)
-        sums = np.column_stack([column[chosen].sum(axis=1) for column in each.T])
+        chosen = rng.integers(0, count, (rows, count), np.int32).astype(np.intp)  # quicker to take
+        sums = np.column_stack([column.take(chosen).sum(axis=1) for column in each])
         means, variance = _moments(sums, count)
         varied = variance > 1e-12 * max(mean * mean, 1e-300)
         statistics.append((means[varied] - mean) / np.sqrt(variance[varied]))

@@ -31,7 +31,7 @@ TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 ROUNDS = 3  # iterations of the power method; training refines the directions anyway
 SAMPLE = 500_000  # number of events from which the directions of content are computed
 HELD_OUT, NEGATIVES = 5_000, 500  # events, and sampled items, from which `sharpness` is computed
-STEPS = 40  # bisection steps of `sharpness`
+STEPS, CLOSE = 40, 1e-6  # of `sharpness`: steps at most, and the share of it that ends them
 
 
 def initial(
@@ -190,14 +190,31 @@ def sharpness(items: np.ndarray, seen: Rows, users: np.ndarray, rng: np.random.G
     query = total - chosen
     length = np.sqrt(np.einsum("ek,ek->e", query, query))[:, None]
     query /= np.maximum(length, 1e-6)
-    negatives = items[rng.choice(seen.column, NEGATIVES)]
-    scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ negatives.T])
-    low, high = 0.0, float(np.log(len(items)))
-    behind = scores - scores.max(axis=1, keepdims=True)
+    drawn, times = np.unique(rng.choice(seen.column, NEGATIVES), return_counts=True)
+    scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ items[drawn].T])
+    return _most_likely(scores, np.append(1, times), float(np.log(len(items))))
+
+
+def _most_likely(scores: np.ndarray, times: np.ndarray, high: float) -> float:
+    """Return the scale from 0 to `high` with which the first column is likeliest in every row.
+
+    times: how often each column competes. The likelihood is concave in the scale, so its slope is
+    brought to zero by Newton's method, or by halving where that would lead out of the bounds.
+    """
+    behind, times = scores - scores.max(axis=1, keepdims=True), times.astype(np.float32)
     odds, weighted = np.empty_like(scores), np.empty_like(scores)
-    for _ in range(STEPS):  # the likelihood is concave in the scale
-        middle = (low + high) / 2
-        np.exp(np.multiply(behind, middle, out=odds), out=odds)
-        expected = np.multiply(odds, scores, out=weighted).sum(axis=1) / odds.sum(axis=1)
-        low, high = (middle, high) if (scores[:, 0] - expected).mean() > 0 else (low, middle)
-    return low
+    low, scale = 0.0, 0.0
+    for _ in range(STEPS):
+        np.exp(np.multiply(behind, scale, out=odds), out=odds)
+        odds *= times
+        total = odds.sum(axis=1)
+        expected = np.multiply(odds, scores, out=weighted).sum(axis=1) / total
+        squares = np.multiply(weighted, scores, out=weighted).sum(axis=1) / total
+        slope, variance = (scores[:, 0] - expected).mean(), (squares - expected**2).mean()
+        low, high = (scale, high) if slope > 0 else (low, scale)
+        before, scale = scale, scale + float(slope / variance) if variance > 0 else high
+        if not low < scale < high:
+            scale = (low + high) / 2
+        if abs(scale - before) <= CLOSE * before:
+            break
+    return scale
