@@ -6,6 +6,7 @@ import errno
 import io
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,9 @@ NUMBERS = {
     "valid number": "a number",
     "valid float": "a number",
 }
+# An id that stands alone, and the flag that it was meant for, by command.
+EXTRA = re.compile(r"extra arguments?(?:\(s\))? \((\S+).*\)$")
+ID_FLAGS = {"recommend": "--user", "similar": "--item", "explain": "--user"}
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # exit codes
 
 # The base of the parser's errors, which typer exports in some versions only.
@@ -287,6 +291,9 @@ def _usage(error: Any) -> str:
     if wrong and not any(wrong in names for names in options.values()):
         guess = _nearest_flag(wrong, options)
         text = f"unknown option {wrong!r}" + (f". Did you mean {guess!r}?" if guess else "")
+    extra, flag = EXTRA.search(text), ID_FLAGS.get(context.command.name)
+    if extra and flag:
+        text += f". Did you mean '{flag} {extra[1]}'?"
     for phrase, expected in NUMBERS.items():
         if text.startswith("invalid value for ") and phrase in text:
             text = f"{text.partition(':')[0]}: it must be {expected}"
