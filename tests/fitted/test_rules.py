@@ -167,6 +167,20 @@ def test_an_empty_list_says_which_rule_emptied_it(rules, reason):
 
 
 @pytest.mark.parametrize(
+    ("boost", "idle", "hint"),
+    [
+        ({"brand": {"bb": 1, "b": 2}}, "brand=bb", r"brand=bb: .*\. Did you mean brand=b\?"),
+        ({"tags": {"X": 1}}, "tags=X", r"tags=X: .*\. Did you mean tags=x\?"),
+        ({"price": {7: 1}}, "price=7", "price=7: no item has this value$"),
+    ],
+)
+def test_a_boost_of_a_value_that_no_item_has_says_which_was_meant(boost, idle, hint):
+    assert MODEL.answer("u", boost=boost).idle == (idle,)
+    with pytest.warns(Notice, match=hint):
+        MODEL.recommend("u", boost=boost)
+
+
+@pytest.mark.parametrize(
     ("rules", "reason"),
     [
         ({"where": "prize<4"}, "where: unknown item column 'prize'. Did you mean 'price'"),

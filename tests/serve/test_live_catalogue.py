@@ -205,6 +205,12 @@ def test_columns_are_shown_with_the_items_that_have_them(service):
     assert ask(service, "/v1/model").json["models"][0]["title"] == "title"
 
 
+def test_a_boost_of_a_value_that_no_item_has_is_named(service):
+    put(service, {"item": "i2", "brand": "ACME"})
+    asked = {"user": "u0", "boost": {"brand": {"ACME": 1, "acme": 1}}}
+    assert ask(service, "/v1/recommend", asked).json["unknown"] == ["boost.brand=acme"]
+
+
 def test_a_request_may_choose_the_arm_and_is_then_not_stored(files, store):
     models = LiveModels(files / "kinds.fmpair", store, files / "plain.fmpair", 0.5)
     both = Application(Service(models, store, recording=True))

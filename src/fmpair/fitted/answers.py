@@ -144,7 +144,8 @@ def _ruled_answer(model: Answering, question: Question, request: Request, rules:
         terms = model.terms(query, 0, numbers.tolist())
         terms = [with_boosts(model, rules, *pair) for pair in zip(numbers.tolist(), terms)]
     answer = _answer(model, question, request, numbers, score[0, :count], terms)
-    return answer if count else answer._replace(empty=ruling.why_empty(request.chosen))
+    empty = "" if count else ruling.why_empty(request.chosen)
+    return answer._replace(empty=empty, idle=ruling.idle)
 
 
 def with_boosts(model: Answering, rules: Rules | None, item: int, terms: list[Term]) -> list[Term]:

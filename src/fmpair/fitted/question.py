@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
     terms: for each item the terms that add up to its score, largest first, if `explain` was set.
     passed_over: how many items of the question are unknown; stranger: whether its user is.
-    empty: which rule left no item, if rules left none.
+    empty: which rule left no item, if rules left none. idle: boosts of values that no item has.
     """
 
     items: list[Any]
@@ -49,6 +49,7 @@ class Answer(NamedTuple):
     passed_over: int = 0
     stranger: bool = False
     empty: str = ""
+    idle: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         return answer_html(self)

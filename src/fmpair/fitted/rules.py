@@ -28,6 +28,7 @@ NOT = re.compile(r"not\s+")
 EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
 MAX_SEARCHED, MAX_GUESSED = 100_000, 1_000  # items and values in which a similar value is sought
 MAX_BOOST = 1_000_000_000  # either way; scores are float32
+BOOST = "boost "  # before the condition of a boost, in terms of scores
 TRUTH = {"true": True, "false": False}
 
 
@@ -125,20 +126,21 @@ class Rules:
         for option, column in columns:
             check_column(option, column, catalogue)
         if catalogue is not None:
-            for rule in (*map(condition, self.where), *self._boosted()):
+            for rule in (*map(condition, self.where), *self.boosted()):
                 matching(catalogue, rule)
 
-    def _boosted(self) -> list[Condition]:
+    def boosted(self) -> list[Condition]:
+        """Return for each boost the condition of the items that it moves."""
         return [
-            Condition(f"boost {column}={value}", column, "=", (value,))
+            Condition(f"{BOOST}{column}={value}", column, "=", (value,))
             for column, value, _ in self.boost
         ]
 
     def boost_terms(self, catalogue: Catalogue | None, item: int) -> list[tuple[str, str, float]]:
         """Return the terms that boosts add to the score of an item."""
         return [
-            ("", f"boost {column}={value}", amount)
-            for rule, (column, value, amount) in zip(self._boosted(), self.boost)
+            ("", rule.text, amount)
+            for rule, (*_, amount) in zip(self.boosted(), self.boost)
             if catalogue is not None and matching(catalogue, rule)[item]
         ]
 
@@ -289,7 +291,7 @@ def _value(text: str, dtype: pl.DataType, rule: Condition) -> Any:
         value = None if read is None else read[0]
         wanted = "a time such as 2024-01-31"
     if value is None:
-        option = "where" if not rule.text.startswith("boost ") else "boost"
+        option = "where" if not rule.text.startswith(BOOST) else "boost"
         text_shown = "" if option == "boost" else f" {rule.text!r}"
         raise OptionError(
             f"{named(option)}{text_shown}: {rule.column!r} takes {wanted}, not {text!r}"
@@ -324,7 +326,8 @@ class BoundRules(NamedTuple):
 
     offset: float32 [items], what is added to every score, -inf for items that must not be listed;
     None for zeros. shown: int32, further items to leave out of this list. groups: of the limits.
-    key: under which the catalogue keeps what depends on the offset.
+    key: under which the catalogue keeps what depends on the offset. idle: the boosts that match no
+    item, such as brand=ACME.
     """
 
     rules: Rules
@@ -334,6 +337,7 @@ class BoundRules(NamedTuple):
     shown: np.ndarray
     groups: tuple[LimitGroups, ...]
     key: Rules
+    idle: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -347,8 +351,8 @@ class BoundRules(NamedTuple):
         if catalogue is None:
             rules.check(None)
             return cls(rules, None, items, None, shown, (), key)
-        offset, groups = catalogue.cached(key, lambda: _arrays(key, catalogue, items))
-        return cls(rules, catalogue, items, offset, shown, groups, key)
+        offset, groups, idle = catalogue.cached(key, lambda: _arrays(key, catalogue, items))
+        return cls(rules, catalogue, items, offset, shown, groups, key, idle)
 
     def why_empty(self, chosen: np.ndarray | None) -> str:
         """Return which rule left no item; chosen: the candidates, None for all."""
@@ -367,8 +371,13 @@ class BoundRules(NamedTuple):
             return "no item is left by exclude_shown"
         return "all items that the rules allow are excluded or were seen before"
 
-    def tell_empty(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
-        """Issue a notice about empty lists; filled: [lists], the length of each."""
+    def tell(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
+        """Issue notices about boosts of no item and empty lists; filled: [lists], their lengths."""
+        for rule in self.rules.boosted() if self.idle else ():
+            text = rule.text.removeprefix(BOOST)
+            if text in self.idle and self.catalogue is not None:
+                hint = _nearest_value(self.catalogue.table[rule.column], rule)
+                notice(f"{named('boost')} {text}: no item has this value{hint}")
         empty = int((filled == 0).sum())
         if empty:
             why = self.why_empty(chosen)
@@ -377,6 +386,8 @@ class BoundRules(NamedTuple):
 
 def _nearest_value(values: pl.Series, rule: Condition) -> str:
     """Return a hint at the value that was meant, if a column of texts does not have the given."""
+    if isinstance(values.dtype, pl.List):
+        values = values.head(MAX_SEARCHED + 1).explode()
     if rule.sign != "=" or rule.negated or values.dtype != pl.String or len(values) > MAX_SEARCHED:
         return ""
     known = set(values.drop_nulls().unique())
@@ -389,20 +400,23 @@ def _nearest_value(values: pl.Series, rule: Condition) -> str:
 
 def _arrays(
     rules: Rules, catalogue: Catalogue, items: int
-) -> tuple[np.ndarray | None, tuple[LimitGroups, ...]]:
-    """Return offset and groups of rules."""
+) -> tuple[np.ndarray | None, tuple[LimitGroups, ...], tuple[str, ...]]:
+    """Return offset, groups and idle boosts of rules."""
     rules.check(catalogue)
-    offset = None
+    offset, idle = None, []
     if rules.where or rules.boost:
         offset = np.zeros(items, np.float32)
-        for rule, (*_, amount) in zip(rules._boosted(), rules.boost):
-            offset[matching(catalogue, rule)[:items]] += np.float32(amount)
+        for rule, (*_, amount) in zip(rules.boosted(), rules.boost):
+            matches = matching(catalogue, rule)[:items]
+            offset[matches] += np.float32(amount)
+            if not matches.any():
+                idle.append(rule.text.removeprefix(BOOST))
         for text in rules.where:
             offset[~matching(catalogue, condition(text))[:items]] = -np.inf
     groups = tuple(
         LimitGroups(*_codes(catalogue.table[column][:items]), most) for column, most in rules.limit
     )
-    return offset, groups
+    return offset, groups, tuple(idle)
 
 
 def _codes(values: pl.Series) -> tuple[np.ndarray, np.ndarray]:

@@ -95,4 +95,5 @@ def unknown_parts(request: BaseRequest, model: Any, answer: Answer) -> list[str]
     for name in getattr(request, "show", ()):
         if model.catalogue is None or name not in model.catalogue.columns:
             parts.append(f"show.{name}")
+    parts += [f"boost.{value}" for value in answer.idle]
     return parts
