@@ -14,6 +14,7 @@ PRODUCTS = 1 << 24  # numbers held at a time: 64 MB of float32
 FEW = 1024  # entries of a single row that are multiplied at once
 LONG = 1 << 18  # entries of a column that are worth sending to a device
 _FIRST = np.zeros(1, np.int64)
+_STARTS = [np.array([0, length]) for length in range(256)]  # of single rows, made once
 
 
 class Rows(NamedTuple):
@@ -56,8 +57,12 @@ class Rows(NamedTuple):
 
         Some rows at a time: all products at once may need many times the memory of the result.
         """
-        if self.size == 1 and 0 < len(self.column) <= FEW:  # fast path of a single answer
-            return np.add.reduceat(self.value[:, None] * table[self.column], _FIRST)
+        if 0 < len(self.column) <= FEW:  # fast paths of a single answer, and of a few
+            if self.size == 1:
+                return np.add.reduceat(self.value[:, None] * table[self.column], _FIRST)
+            begins = self.start[:-1]
+            if (begins < self.start[1:]).all():
+                return np.add.reduceat(self.value[:, None] * table[self.column], begins)
         out = np.zeros((self.size, table.shape[1]), table.dtype)
         first, most = 0, PRODUCTS // max(table.shape[1], 1)
         while first < self.size:
@@ -70,6 +75,16 @@ class Rows(NamedTuple):
                 out[filled] = np.add.reduceat(products, self.start[filled] - begin)
             first = last
         return out
+
+
+def one_row(column: np.ndarray, value: np.ndarray) -> Rows:
+    """Return a single row."""
+    return Rows(one_start(len(column)), column, value)
+
+
+def one_start(size: int) -> np.ndarray:
+    """Return the start of a single row of some size; not to be changed."""
+    return _STARTS[size] if size < len(_STARTS) else np.array([0, size])
 
 
 class DeviceColumns(Protocol):
@@ -114,7 +129,7 @@ def device_for(column: np.ndarray) -> DeviceColumns | None:
 def starts(lengths: np.ndarray) -> np.ndarray:
     """Return the offsets of consecutive pieces of the given lengths: int64 [n + 1]."""
     out = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=out[1:])
+    lengths.cumsum(out=out[1:])
     return out
 
 
@@ -222,7 +237,10 @@ def join_rows(parts: list[Rows]) -> Rows:
 
 def stack_rows(*parts: Rows) -> Rows:
     """Stack the rows of each part, one part below the other."""
-    lengths = np.concatenate([np.diff(part.start) for part in parts])
+    if all(len(part.start) == 2 for part in parts):  # faster, for a few answers
+        lengths = np.array([len(part.column) for part in parts])
+    else:
+        lengths = np.concatenate([np.diff(part.start) for part in parts])
     column = np.concatenate([part.column for part in parts])
     return Rows(starts(lengths), column, np.concatenate([part.value for part in parts]))
 

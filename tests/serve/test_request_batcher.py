@@ -20,9 +20,9 @@ class Watched:
         self.model, self.parameters, self.space = model, model.parameters, model.space
         self.batches = []
 
-    def answers(self, questions):
+    def answers(self, questions, apart=False):
         self.batches.append(len(questions))
-        return self.model.answers(questions)
+        return self.model.answers(questions, apart)
 
 
 @pytest.fixture
@@ -88,12 +88,33 @@ def test_only_small_questions_are_quick(served_model):
     assert not is_quick(served_model, Question(n=500, explain=True))
 
 
-def test_quick_questions_that_wait_together_are_answered_one_by_one(served_model):
+def test_quick_questions_that_wait_together_have_the_scores_of_each_alone(served_model):
     model, users = Watched(served_model), USERS * 2  # more than one batch
-    assert len(users) > request_batcher.MAX_BATCH
-    found = all_at_once(model, [Question(user, 3) for user in users])
-    assert model.batches == [1] * len(users)
-    assert [one.items for one in found] == [served_model.answer(user, 3).items for user in users]
+    most = request_batcher.MAX_BATCH
+    assert len(users) > most
+    found = all_at_once(model, [Question(user, 3 + row % 3) for row, user in enumerate(users)])
+    assert model.batches == [most, len(users) - most]
+    # equal to the last bit
+    assert found == [served_model.answer(user, 3 + row % 3) for row, user in enumerate(users)]
+
+
+def test_quick_questions_wait_for_as_many_as_came_before_but_not_for_long(served_model):
+    batcher, model = RequestBatcher(), Watched(served_model)
+
+    async def later(turns, user):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return await batcher.answer(model, Question(user, 3))
+
+    async def run():
+        await asyncio.gather(later(0, USERS[0]), later(2, USERS[1]))  # nobody is waited for
+        await asyncio.gather(later(0, USERS[0]), later(0, USERS[1]))
+        found = await asyncio.gather(later(0, USERS[0]), later(2, USERS[1]))
+        return [*found, await later(0, USERS[2])]
+
+    found = asyncio.run(run())
+    assert model.batches == [1, 1, 2, 2, 1]
+    assert found == [served_model.answer(user, 3) for user in USERS[:3]]
 
 
 def test_an_invalid_quick_question_does_not_affect_the_others(served_model):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, group_rows, join_rows, starts
+from fmpair.arrays import Rows, group_rows, join_rows, one_row, starts
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, named, unknown
 from fmpair.features.encoder import Encoder
@@ -117,12 +117,22 @@ class PastItems:
             return history_rows(items, self.weight, self.features)
         latest = items.column[-len(self.weight) :]  # the same, faster, for single requests
         weight = self.weight[: len(latest)][::-1]
+        if self._offset is not None:
+            return one_row(latest + self._offset, weight)
         if self._one_each:
-            column, value = self.features.column[latest], weight * self.features.value[latest]
-            return Rows(np.array([0, len(column)]), column, value)
+            return one_row(self.features.column[latest], weight * self.features.value[latest])
         features = self.features.take(latest)
         value = np.repeat(weight, np.diff(features.start)) * features.value
-        return Rows(np.array([0, len(value)]), features.column, value)
+        return one_row(features.column, value)
+
+    @cached_property
+    def _offset(self) -> np.int32 | None:
+        """What is added to the number of an item to get its one feature, of value 1; else None."""
+        column, value = self.features.column, self.features.value
+        if not len(column) or not self._one_each or (value != 1).any():
+            return None
+        offset = column[0]
+        return offset if np.array_equal(column, np.arange(len(column)) + offset) else None
 
     @cached_property
     def _one_each(self) -> bool:

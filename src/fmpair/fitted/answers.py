@@ -39,6 +39,8 @@ class Answering(ScoresItems, Protocol):
     @property
     def live(self) -> LiveState | None: ...
     @property
+    def ranks_apart(self) -> bool: ...
+    @property
     def seen(self) -> Rows: ...
     @property
     def space(self) -> FeatureSpace: ...
@@ -50,13 +52,19 @@ class Answering(ScoresItems, Protocol):
         hidden: Rows,
         n: int,
         interactive: bool = False,
+        apart: bool = False,
     ) -> Best: ...
 
     def terms(self, queries: Queries, row: int, items: Sequence[int]) -> list[list[Term]]: ...
 
 
-def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
-    """Answer questions; those about all items and without rules are ranked in one batch."""
+def answers(model: Answering, questions: Sequence[Question], apart: bool = False) -> list[Answer]:
+    """Answer questions; those about all items and without rules are ranked in one batch.
+
+    apart: no score may depend on who else asks. Then too all questions are turned into arrays
+    first and all lists into answers last: the item vectors, which fill a processor's cache, and the
+    code of the interpreter are read into it once and not for each question.
+    """
     check_process()
     requests = [_request(model, question) for question in questions]
     if len(requests) == 1:
@@ -64,6 +72,8 @@ def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
     groups: dict[int, list[int]] = {}
     for number, (question, request) in enumerate(zip(questions, requests)):
         separate = request.chosen is not None or request.query.situation.width or question.rules
+        if apart and not separate:  # the vectors of visitors are products of their histories
+            separate = not model.ranks_apart or request.query.history is not None
         groups.setdefault(number if separate else -1, []).append(number)
     by_number: dict[int, Answer] = {}
     for numbers in groups.values():
@@ -71,6 +81,7 @@ def answers(model: Answering, questions: Sequence[Question]) -> list[Answer]:
             model,
             [questions[number] for number in numbers],
             [requests[number] for number in numbers],
+            apart,
         )
         by_number |= zip(numbers, answered)
     return [by_number[number] for number in range(len(requests))]
@@ -114,7 +125,10 @@ def _request(model: Answering, question: Question) -> Request:
 
 
 def _answered(
-    model: Answering, questions: Sequence[Question], requests: Sequence[Request]
+    model: Answering,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+    apart: bool = False,
 ) -> list[Answer]:
     """Answer questions about all items without rules, or one question."""
     rules = questions[0].rules
@@ -123,13 +137,13 @@ def _answered(
     queries = stacked_queries([request.query for request in requests])
     hidden = stacked_places([request.hidden for request in requests])
     chosen, most = requests[0].chosen, max(question.n for question in questions)
-    best, score, filled = model.best(queries, chosen, hidden, most, interactive=True)
-    results = []
-    for row, (question, request) in enumerate(zip(questions, requests)):
-        count = min(int(filled[row]), question.n)
-        numbers = best[row, :count] if chosen is None else chosen[best[row, :count]]
-        terms = model.terms(queries, row, numbers.tolist()) if question.explain else None
-        results.append(_answer(model, question, request, numbers, score[row, :count], terms))
+    best, score, filled = model.best(queries, chosen, hidden, most, interactive=True, apart=apart)
+    results, lists = [], zip(best.tolist(), score.tolist(), filled.tolist())
+    for row, (places, scores, count) in enumerate(lists):
+        question, count = questions[row], min(count, questions[row].n)
+        numbers = places[:count] if chosen is None else chosen[places[:count]].tolist()
+        terms = model.terms(queries, row, numbers) if question.explain else None
+        results.append(_answer(model, question, requests[row], numbers, scores[:count], terms))
     return results
 
 
@@ -139,11 +153,11 @@ def _ruled_answer(model: Answering, question: Question, request: Request, rules:
     under_rules = Ruled(query, request.chosen, hidden, ruling)
     best, score, filled = ruled(model, under_rules, question.n, 1)
     count = int(filled[0])
-    numbers, terms = best[0, :count], None
+    numbers, terms = best[0, :count].tolist(), None
     if question.explain:
-        terms = model.terms(query, 0, numbers.tolist())
-        terms = [with_boosts(model, rules, *pair) for pair in zip(numbers.tolist(), terms)]
-    answer = _answer(model, question, request, numbers, score[0, :count], terms)
+        terms = model.terms(query, 0, numbers)
+        terms = [with_boosts(model, rules, *pair) for pair in zip(numbers, terms)]
+    answer = _answer(model, question, request, numbers, score[0, :count].tolist(), terms)
     empty = "" if count else ruling.why_empty(request.chosen)
     return answer._replace(empty=empty, idle=ruling.idle)
 
@@ -161,10 +175,10 @@ def _answer(
     model: Answering,
     question: Question,
     request: Request,
-    numbers: np.ndarray,
-    score: np.ndarray,
+    numbers: list[int],
+    scores: list[float],
     terms: Any,
 ) -> Answer:
-    ids, stranger = model.id_lookup.items.take(numbers), bool(request.query.user[0] < 0)
-    stranger = question.user is not None and stranger
-    return Answer(ids, score.tolist(), terms, request.passed_over, stranger)
+    stranger = question.user is not None and bool(request.query.user[0] < 0)
+    ids = model.id_lookup.items.take(numbers)
+    return Answer(ids, scores, terms, request.passed_over, stranger)

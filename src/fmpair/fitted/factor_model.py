@@ -355,6 +355,11 @@ class FactorModel(FittedModel):
     def at_once(self) -> int:
         return QUERIES_AT_ONCE
 
+    @property
+    def ranks_apart(self) -> bool:
+        # the vectors of order three and large catalogues are computed for all queries at once
+        return self.triples is None and not is_large(self.item_vectors, 1)
+
     def best(
         self,
         queries: Queries,
@@ -362,6 +367,7 @@ class FactorModel(FittedModel):
         hidden: Rows,
         n: int,
         interactive: bool = False,
+        apart: bool = False,
     ) -> Best:
         from fmpair.ranking.top import MIN_ROWS, top
 
@@ -373,8 +379,8 @@ class FactorModel(FittedModel):
         if chosen is not None:
             items = np.take(items, chosen, axis=1)
         # one thread for few queries: their product uses the threads of the BLAS
-        threads = 1 if interactive and len(queries.user) <= MIN_ROWS else None
-        return top(self.vectors(queries), items, hidden, n, threads, device)
+        threads = 1 if apart or (interactive and len(queries.user) <= MIN_ROWS) else None
+        return top(self.vectors(queries), items, hidden, n, threads, device, apart)
 
     def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         if not is_large(self.item_vectors, len(question.queries.user)):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair import checks
-from fmpair.arrays import Rows, stack_rows, starts
+from fmpair.arrays import Rows, one_start, stack_rows, starts
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.columns.roles import STANDARD, find_column
 from fmpair.data.frame import to_polars
@@ -62,7 +62,7 @@ class Recent(NamedTuple):
         """Return the events of the given users, in that order; no events for user -1."""
         if len(users) == 1:  # faster, for single requests
             item, moment = self.line(int(users[0]))
-            return Recent(np.array([0, len(item)]), item, moment)
+            return Recent(one_start(len(item)), item, moment)
         users = np.asarray(users, np.int64)
         first = self.start[:-1][users]
         lengths = np.where(users < 0, 0, self.start[1:][users] - first)

@@ -63,10 +63,10 @@ class Ids:
                 out[positions] = self.vocabulary.numbers(series)
         return out
 
-    def take(self, numbers: np.ndarray) -> list[Any]:
+    def take(self, numbers: Sequence[int]) -> list[Any]:
         if self._ids is None:
-            return self.vocabulary.take(numbers).to_list()
-        return [self._ids[number] for number in numbers.tolist()]
+            return self.vocabulary.take(np.array(numbers, np.int64)).to_list()
+        return [self._ids[number] for number in numbers]
 
 
 class Features(NamedTuple):

@@ -89,6 +89,11 @@ class FittedModel(ABC):
     def encoder(self) -> QueryEncoder:
         """The encoder of questions as queries."""
 
+    @property
+    def ranks_apart(self) -> bool:
+        """Whether `best` can give each of several queries the scores that it has alone."""
+        return False
+
     @abstractmethod
     def best(
         self,
@@ -97,10 +102,12 @@ class FittedModel(ABC):
         hidden: Rows,
         n: int,
         interactive: bool = False,
+        apart: bool = False,
     ) -> Best:
         """Rank the chosen items (None: all); hidden: per query the positions to leave out.
 
-        interactive: whether a user waits for the answers to these few queries.
+        interactive: whether a user waits for the answers to these few queries. apart: score each
+        query by itself, for models with `ranks_apart`.
         """
 
     @abstractmethod
@@ -302,9 +309,9 @@ class FittedModel(ABC):
             )
         return answer
 
-    def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """Answer several questions, faster than one by one."""
-        return answers(self, questions)
+    def answers(self, questions: Sequence[Question], apart: bool = False) -> list[Answer]:
+        """Answer several questions, faster than one by one; apart: with the bits of one by one."""
+        return answers(self, questions, apart)
 
     # Scores, their terms, similar ids
 
@@ -395,15 +402,8 @@ class FittedModel(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write one file, completely or not at all, without pickle and with a checksum."""
-        saved = file.Saved(
-            type(self).__name__,
-            recipe_name(type(self.recipe)),
-            plain(self.recipe),
-            self.space,
-            self.arrays(),
-            self.frame_kind,
-            self.damping,
-        )
+        saved = file.Saved(type(self).__name__, recipe_name(type(self.recipe)), plain(self.recipe),
+                           self.space, self.arrays(), self.frame_kind, self.damping)  # fmt: skip
         file.save(saved, path)
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, join_rows, stack_rows, starts
+from fmpair.arrays import Rows, empty_rows, join_rows, one_row, stack_rows, starts
 from fmpair.checks import one_of
 from fmpair.data.times import EXAMPLE
 from fmpair.errors import DataError, UnknownError
@@ -48,6 +48,7 @@ SINCE = f"{TIME}.since"
 NO_COLUMNS = pl.DataFrame()
 NO_ITEMS = np.zeros(0, np.int32)
 NO_FEATURES = empty_rows(1)
+FALSE, TRUE = np.array([False]), np.array([True])  # of one request; not to be changed
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,13 @@ class QueryEncoder:
         items, missing = known_items(ids.items, question.history, question.unknown == "error")
         history = None
         if question.history is not None:
-            history = _row(items, np.ones(len(items), np.float32))
-        user, given = np.array([number], np.int32), np.array([history is not None])
+            history = one_row(items, np.ones(len(items), np.float32))
+        user, given = np.array([number], np.int32), FALSE if history is None else TRUE
         time = self._request_time(question)
         times = None if time is None else np.array([time])
         context = dict(self._request_context(question, user, times))
         contexts = self._context_rows(context, question.unknown in REFUSING)
-        bare = np.array([nobody and question.unknown == "popular"])
+        bare = TRUE if nobody and question.unknown == "popular" else FALSE
         profiles = known_rows(self.user_rows, user)
         rows = self._rows(user, [profiles, *contexts], history, given, times, bare)
         situation = NO_COLUMNS
@@ -264,17 +265,13 @@ class QueryEncoder:
         return [sum_to_one(_joined(parts))] if self.space.whole else parts
 
 
-def _row(column: np.ndarray, value: np.ndarray) -> Rows:
-    return Rows(np.array([0, len(column)]), column, value)
-
-
 def _joined(rows: Sequence[Rows]) -> Rows:
     """Return several rows as one."""
     parts = [row for row in rows if len(row.column)]
     if len(parts) < 2:
         return parts[0] if parts else NO_FEATURES
     columns = np.concatenate([part.column for part in parts])
-    return _row(columns, np.concatenate([part.value for part in parts]))
+    return one_row(columns, np.concatenate([part.value for part in parts]))
 
 
 def known_rows(rows: Rows, number: np.ndarray) -> Rows:
@@ -284,7 +281,7 @@ def known_rows(rows: Rows, number: np.ndarray) -> Rows:
         if first < 0 or not len(rows.column):
             return NO_FEATURES
         part = slice(rows.start[first], rows.start[first + 1])
-        return _row(rows.column[part], rows.value[part])
+        return one_row(rows.column[part], rows.value[part])
     taken = rows.take(np.maximum(number, 0))
     known = (number >= 0)[taken.owner]
     lengths = np.where(number < 0, 0, np.diff(taken.start))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, stack_rows, starts
+from fmpair.arrays import Rows, empty_rows, one_row, stack_rows, starts
 from fmpair.checks import one_of, whole
 from fmpair.data.columns.roles import find_column
 from fmpair.data.frame import to_polars
@@ -75,8 +75,8 @@ class Question:
         whole("n", self.n, 1)
         one_of("unknown", self.unknown, UNKNOWN)
         check_context(self.context)
-        for option in ("history", "candidates", "exclude"):
-            items = getattr(self, option)
+        options = {"history": self.history, "candidates": self.candidates, "exclude": self.exclude}
+        for option, items in options.items():
             if items is None or type(items) is list:  # faster, for most requests
                 continue
             if isinstance(items, str) or not hasattr(items, "__len__"):
@@ -149,7 +149,7 @@ class Request(NamedTuple):
 def stacked_places(positions: Sequence[np.ndarray]) -> Rows:
     """Return a row for each array of positions, without values."""
     if len(positions) == 1:
-        return Rows(np.array([0, len(positions[0])]), positions[0], NO_VALUES)
+        return one_row(positions[0], NO_VALUES)
     start = starts(np.array([len(part) for part in positions]))
     return Rows(start, np.concatenate(positions), NO_VALUES)
 

@@ -227,6 +227,7 @@ class Ranker(FittedModel):
         hidden: Rows,
         n: int,
         interactive: bool = False,
+        apart: bool = False,
     ) -> Best:
         from fmpair.ranking.top import select
 

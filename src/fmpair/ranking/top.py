@@ -34,12 +34,14 @@ def top(
     n: int,
     threads: int | None = None,
     device: str | None = None,
+    apart: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the n best items of each query: (items int32 [q, n], scores float32 [q, n], counts
     [q]).
 
     items: an `item_matrix`; hidden: the items to leave out, per query. Ties go to the lower item
-    number. device: a device of PyTorch; None for the compiled kernels.
+    number. device: a device of PyTorch; None for the compiled kernels. apart: a product for each
+    query, which gives the bits that the query has alone.
     """
     if device is not None:
         return import_module(ON_DEVICE).top(queries, items, hidden, n, device)
@@ -53,7 +55,7 @@ def top(
     def work(first: int, scores: np.ndarray) -> None:
         select(scores, first, hidden.start, hidden.column, n, best, score, filled)
 
-    _in_batches(queries, items, work, threads)
+    _in_batches(queries, items, work, threads, apart)
     return best, score, filled
 
 
@@ -87,7 +89,11 @@ def rows_at_once(queries: int, items: int) -> int:
 
 
 def _in_batches(
-    queries: np.ndarray, items: np.ndarray, work: ScoreBatch, threads: int | None
+    queries: np.ndarray,
+    items: np.ndarray,
+    work: ScoreBatch,
+    threads: int | None,
+    apart: bool = False,
 ) -> None:
     """Call work(first query, scores [batch, items]) for batches of queries, in parallel."""
     rows = rows_at_once(len(queries), items.shape[1])
@@ -99,10 +105,17 @@ def _in_batches(
         full = np.empty((len(part), queries.shape[1] + 1), np.float32)
         full[:, :-1], full[:, -1] = part, 1
         scores = idle.pop() if idle else np.empty((most, items.shape[1]), np.float32)
-        work(first, np.matmul(full, items, out=scores[: len(part)]))
+        for rows_of in _products(len(part), apart):
+            np.matmul(full[rows_of], items, out=scores[rows_of])
+        work(first, scores[: len(part)])
         idle.append(scores)
 
     side_by_side(run, range(0, len(queries), rows), threads)
+
+
+def _products(queries: int, apart: bool) -> list[slice]:
+    """Return the queries of each product: all of a batch, or one."""
+    return [slice(row, row + 1) for row in range(queries)] if apart else [slice(0, queries)]
 
 
 @kernel(plain=plain.select)
