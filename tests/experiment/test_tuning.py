@@ -214,6 +214,7 @@ def test_the_first_setting_of_a_machine_is_its_own_and_lower_rungs_have_fewer_ep
     found = [options(text) for text in trials.filter(trial=0)["options"]]
     assert [one["epochs"] for one in found] == [2, 4, 8]
     decided = {"history": 0, "order": 2, "pairs": None, "times": False, "fields": {}}
+    decided["factors3"] = None
     assert found[-1] == {**MACHINE.options, **decided}
     lower = [options(text) for text in trials["options"] if options(text)["epochs"] == 2]
     assert len(lower) == 6 and len(trials) < 18

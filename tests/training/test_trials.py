@@ -144,7 +144,7 @@ def test_order_three_is_used_where_users_want_other_things_in_other_contexts(cap
     assert FMPair(factors=8, epochs=1, order=2).fit(moods()).space.pairing is None
 
 
-def sums(users=120, steps=14, items=12):
+def sums(users=80, steps=14, items=12):
     """Each item is the sum of the two before it, nearly always."""
     rng, rows = np.random.default_rng(0), []
     for user in range(users):
@@ -161,7 +161,7 @@ LAST_TWO = {"last": 2, "fade": 0.0}
 
 def test_pairs_of_earlier_items_are_used_on_a_gpu_where_two_items_decide(caplog):
     pytest.importorskip("torch")
-    recipe = FMPair(history=LAST_TWO, device="torch", epochs=10)
+    recipe = FMPair(history=LAST_TWO, device="torch", epochs=6)
     with caplog.at_level(logging.INFO, "fmpair"):
         chosen = trials.resolve_auto(recipe, Dataset.from_frame(sums()))
     assert chosen.order == 3
@@ -172,8 +172,8 @@ def test_pairs_of_earlier_items_are_used_on_a_gpu_where_two_items_decide(caplog)
 
 def test_pairs_of_earlier_items_are_left_out_where_one_item_decides():
     pytest.importorskip("torch")
-    recipe = FMPair(history=LAST_TWO, device="torch", epochs=5)
-    chosen = trials.resolve_auto(recipe, Dataset.from_frame(events(ordered=True, users=100)))
+    recipe = FMPair(history=LAST_TWO, device="torch", epochs=4)
+    chosen = trials.resolve_auto(recipe, Dataset.from_frame(events(ordered=True, users=60)))
     assert (chosen.order, chosen.factors, chosen.factors3) == (2, None, None)
 
 
