@@ -43,8 +43,8 @@ class FMPairOptions:
         for none), options by name (last, fade, within, per, of; see `Field`), or auto: the last 20
         if the events have times and a trial shows that they help.
     order: 2 for products of query and item features; 3 also for products of three features, two of
-        them of one side, such as user, context and item; auto: 3 for users in their contexts if
-        a trial shows that it helps. See `pairs`.
+        them of one side, such as user, context and item; auto: 3 for users in their contexts, or
+        on a GPU for pairs of earlier items, if a trial shows that it helps. See `pairs`.
     damping: share of an item's popularity that is subtracted from its score when items are ranked;
         training ignores it, see `Recommender.damped`.
     threads: None uses all cores; the model does not depend on it. seed: of all random draws.
@@ -53,7 +53,8 @@ class FMPairOptions:
     -----------
     pairs: the fields of one side that are combined, such as [[user, daytime], [user, history]], or
         [item, genre]; None for all.
-    factors3: length of the vectors of triples. None: half of factors.
+    factors3: length of the vectors of triples. None: half of factors; for pairs of earlier items
+        that a trial chose, a third.
 
     Negatives
     ---------
