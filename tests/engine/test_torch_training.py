@@ -3,6 +3,7 @@
 # ruff: noqa: E402  (what needs PyTorch is imported once it is known to be there)
 
 import logging
+from contextlib import nullcontext
 from itertools import cycle
 
 import numpy as np
@@ -389,6 +390,25 @@ def test_a_step_is_recorded_anew_when_minibatches_grow_and_their_last_is_not_rec
         own(batch(rows, events))
     once = ["taken"] * 3 + ["recorded"] + ["played"]
     assert done == [*once, "taken", *once, "taken", "played"]
+
+
+def test_a_replay_waits_for_the_recording_which_resets_the_random_numbers(monkeypatch):
+    done = []
+
+    class Graph:
+        def register_generator_state(self, generator):
+            done.append("registered")
+
+        def replay(self):
+            done.append("played")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, capture_error_mode: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: done.append("waited"))
+    own = cuda.Replay(lambda batch: done.append("taken"), torch.Generator(), torch.device("cpu"))
+    none = torch.zeros(1, dtype=torch.long)
+    own._record(Minibatch(none, none, none, Chosen(none, none, none.float(), none, True)))
+    assert done == ["registered", "taken", "waited", "played"]
 
 
 def test_slopes_are_summed_by_user():

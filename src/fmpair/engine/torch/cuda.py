@@ -146,6 +146,9 @@ class Replay:
             self.able = False
             self.step(batch)
             return
+        # Recording resets the offset of random numbers on its own stream, and a replay sets it on
+        # this one. Without waiting, a busy GPU may do it in the wrong order.
+        torch.cuda.synchronize()
         self.graph = graph
         graph.replay()
 
