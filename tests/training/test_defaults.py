@@ -1,6 +1,7 @@
 """What a recipe leaves open, settled by its loss and by the data."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair
@@ -9,11 +10,13 @@ from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
 from fmpair.training import defaults as usual
 from fmpair.training.defaults import (
+    FACTORS_ON_GPU,
     L2_BY_LOSS,
     RepeatStats,
     Setting,
     dropout_of,
     factors_of,
+    factors_of_ids,
     l2_of,
     n_negatives_of,
     own_share_of,
@@ -135,6 +138,28 @@ def test_histories_drop_more_factors_the_fewer_events_an_item_has():
 def test_there_are_more_factors_for_many_events():
     assert [factors_of(FMPair(), n) for n in (99_999, 100_000)] == [128, 192]
     assert factors_of(FMPair(factors=7), 10**6) == 7
+
+
+def test_ids_alone_have_more_factors_on_a_gpu():
+    def factors(events=10**6, **options):
+        return factors_of_ids(FMPair(device="torch", **options), FACTORS_ON_GPU, events)
+
+    assert factors() == 2 * FACTORS_ON_GPU
+    assert factors(10**7) == factors(loss="bpr") == FACTORS_ON_GPU
+    assert factors_of_ids(FMPair(), 192, 10**6) == 192
+
+
+def test_histories_and_contexts_have_fewer_factors_on_a_gpu_than_ids_alone():
+    pytest.importorskip("torch")
+    rows = [(f"u{n % 5}", f"i{n % 4}", n, "am" if n % 2 else "pm") for n in range(12)]
+    events = pl.DataFrame(rows, ["user", "item", "timestamp", "daytime"], orient="row")
+
+    def factors(*columns):
+        recipe = FMPair(device="torch", epochs=1, history=2 * ("timestamp" in columns), times=False)
+        return recipe.fit(events.select("user", "item", *columns)).parameters.users.shape[1]
+
+    assert factors() == 2 * FACTORS_ON_GPU
+    assert factors("timestamp") == factors("daytime") == FACTORS_ON_GPU
 
 
 def test_other_losses_hold_all_data_alike():

@@ -1,7 +1,9 @@
 """What small fits decide: history, times, order and regularisation, if they are not given."""
 
 import logging
+from dataclasses import dataclass, field
 from datetime import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -261,6 +263,40 @@ def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups,
     assert model.update(frame.head(5), epochs=1).recipe.regularization == found
 
 
+@dataclass(frozen=True)
+class KnownBest:
+    """A trial in which a regularisation of `best` ranks best, whose default is 1."""
+
+    best: float
+    small: dict = field(default_factory=lambda: {"factors": 8})
+    judge = SimpleNamespace(count=trials.L2_EVENTS)
+
+    def run(self, options):
+        return SimpleNamespace(task=SimpleNamespace(settings=SimpleNamespace(user=1, positive=0.5)))
+
+    def values_of(self, run):
+        return self._values(1.0)
+
+    def choice(self, options):
+        return trials._Choice(options, self._values(options.regularization["user"]))
+
+    def _values(self, user):
+        return np.full(2, -(np.log(user / self.best) ** 2))
+
+
+def test_on_a_gpu_the_best_regularisation_may_lie_between_two_steps():
+    for best in (1.1, 0.9, 1.7, 0.6):
+        found = trials._with_l2(FMPair(history=0), KnownBest(best), fine=True).regularization
+        assert found == pytest.approx({"user": best, "item": best / 2})
+    coarse = trials._with_l2(FMPair(history=0), KnownBest(1.1), fine=False)
+    assert coarse.regularization is None  # 1.4 times the default ranks worse than the default
+
+
+def test_a_parabola_is_largest_at_most_half_a_step_away():
+    assert trials._vertex(-4.0, -1.0, 0.0) == pytest.approx(0.5)  # the maximum is at 1
+    assert trials._vertex(1.0, 2.0, 1.0) == trials._vertex(1.0, 0.0, 1.0) == 0.0
+
+
 @pytest.mark.parametrize("given", [{"regularization": 0.1}, {"loss": "bpr"}, {"temperature": 0.2}])
 def test_regularisation_is_not_tried_if_it_or_another_loss_is_given(given):
     auto = trials.resolve_auto(FMPair(factors=4, **given), Dataset.from_frame(choices(10)))
@@ -268,7 +304,7 @@ def test_regularisation_is_not_tried_if_it_or_another_loss_is_given(given):
 
 
 def test_regularisation_is_not_tried_on_very_many_events(monkeypatch):
-    monkeypatch.setattr(trials, "L2_MOST", 11_999)  # there are 12,000
+    monkeypatch.setattr(trials, "MAX_REPEATED", 11_999)  # there are 12,000
     auto = trials.resolve_auto(FMPair(factors=4), Dataset.from_frame(choices(10)))
     assert auto.regularization is None
 

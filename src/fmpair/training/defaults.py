@@ -33,8 +33,11 @@ MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
 EVEN, EVEN_POWER = 0.75, 5.0
 
 # Rankings improve with more factors. Training time is proportional to the number of factors on a
-# CPU, and grows little on a GPU.
-MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU = 100_000, 192, 256
+# CPU, and grows little on a GPU. On a GPU, ids alone have FACTORS_OF_IDS if there are at most
+# MAX_REPEATED events. Histories, whose factors have dropout, and contexts gain nothing from more
+# than FACTORS_ON_GPU.
+MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU, FACTORS_OF_IDS = 100_000, 192, 256, 512
+MAX_REPEATED = 5_000_000  # with more events, a fit takes too long to be repeated in trials
 
 # If lists have more values than there are factors, known and new items are ranked better with more
 # factors.
@@ -140,6 +143,12 @@ def factors_of(options: FMPairOptions, events: int) -> int:
 def factors_with(factors: int, values: int) -> int:
     """Return the number of factors if the content of items has lists of `values` values."""
     return factors * FACTORS_OF_LISTS if values > factors else factors
+
+
+def factors_of_ids(options: FMPairOptions, factors: int, events: int) -> int:
+    """Return the number of factors if events have users and items alone."""
+    on_gpu = resolve_device(options.device) != CPU and options.loss == "softmax"
+    return FACTORS_OF_IDS if on_gpu and events <= MAX_REPEATED else factors
 
 
 def n_negatives_of(options: FMPairOptions, items: int) -> int:

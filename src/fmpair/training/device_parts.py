@@ -100,7 +100,7 @@ def run_of(
         events = read(paths, columns, device)
         sized = replace(options, factors=factors_of(options, len(events.user)))
         task = _task(recipe, sized, events, columns, tables)
-        return started(task.for_content() if options.factors is None else task)
+        return started(task.with_more_factors() if options.factors is None else task)
 
 
 def _task(

@@ -35,6 +35,7 @@ from fmpair.training.content import (
 from fmpair.training.defaults import (
     FINAL_RATE_SHARE,
     factors_of,
+    factors_of_ids,
     factors_with,
     final_rate_share_of,
 )
@@ -83,12 +84,14 @@ class Task:
         problem = problem_of(options, space, data, past)
         return cls(recipe, options, space, problem, data.frame_kind, None, recent_of(space, past))
 
-    def for_content(self) -> Task:
-        """Return the task with more factors, if lists of items have more values than factors."""
-        if not any(self.content):
-            return self
-        values = listed_values(self.problem, self.space.item, self.content)
-        factors = factors_with(self.options.factors or FACTORS, values)
+    def with_more_factors(self) -> Task:
+        """Return the task with more factors if it is one of those that they help."""
+        factors, problem = self.options.factors or FACTORS, self.problem
+        if any(self.content):
+            values = listed_values(problem, self.space.item, self.content)
+            factors = factors_with(factors, values)
+        elif not (problem.has_query_features or len(problem.item_rows.column)):
+            factors = factors_of_ids(self.options, factors, len(problem.user))
         return replace(self, options=replace(self.options, factors=factors))
 
     @cached_property
@@ -194,7 +197,7 @@ def train(recipe: Any, options: FMPairOptions, data: Dataset, begin: Begin = beg
     usual = factors_of(options, len(data))
     with layout_on(options.device):
         task = Task.of(recipe, replace(options, factors=usual), data)
-        return started(task.for_content() if options.factors is None else task, begin)
+        return started(task.with_more_factors() if options.factors is None else task, begin)
 
 
 def started(task: Task, begin: Begin = begin) -> TrainingRun:

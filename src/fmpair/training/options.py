@@ -28,14 +28,15 @@ class FMPairOptions:
     """The training options of FM-Pair. Recipes of the family add their own, and other defaults.
 
     factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU; with
-        softmax twice that if lists of items have more values and predict what users choose.
+        softmax twice that if lists of items have more values and predict what users choose, and on
+        a GPU if there are users and items alone (up to 5 million events).
     epochs: passes over the events. learning_rate: step size; it decreases linearly.
     loss: bpr or hinge compare pairs of items, logistic classifies single items, softmax picks the
         chosen item among several, warp takes the first of several items that ranks too high.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias, context, user_features, item_features, or the name of a field; groups that
         are not given keep their defaults. None: chosen from the data; `FMPair` also compares more
-        and less of it in trials (CPU, softmax, no history, 10,000 events or more).
+        and less of it in trials (softmax, no history, 10,000 to 5 million events).
     fields: options by column, see `Field`.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean weight, and at most ten times as much.

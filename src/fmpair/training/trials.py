@@ -27,7 +27,12 @@ from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
 from fmpair.training import options as options_module
-from fmpair.training.defaults import FACTORS_OF_MANY, factors_of, n_negatives_of
+from fmpair.training.defaults import (
+    FACTORS_OF_MANY,
+    MAX_REPEATED,
+    factors_of,
+    n_negatives_of,
+)
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import TrainingRun, train
 from fmpair.training.options import FMPairOptions
@@ -60,7 +65,6 @@ L2_PACE, L2_PACE_ON_GPU = 3, 2
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_EVENTS = 1000  # with fewer held-out events, differences of some percent are not visible
-L2_MOST = 5_000_000  # with more events, a fit takes too long to be repeated
 
 
 def without_auto(options: Any) -> Any:
@@ -94,7 +98,7 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     try:
         if auto.features:
             chosen = _with_features(chosen, trial, auto)
-        return _with_l2(chosen, trial) if auto.regularization else chosen
+        return _with_l2(chosen, trial, auto.ids_on_gpu) if auto.regularization else chosen
     except TrainingError:  # the fit that follows raises the same error
         return chosen
 
@@ -173,11 +177,8 @@ class _AutoOptions:
 
         It is on a GPU, where it takes seconds, if the events have users, items and times alone.
         """
-        data = self.data
-        described = data.context or data.user_table.width or data.item_table.width
-        free = self.options.order == AUTO and self.plain and not (described or self.options.fields)
-        on_gpu = resolve_device(self.options.device) != CPU
-        return free and on_gpu and len(data) <= L2_MOST and (self.history or self.set_history)
+        free = self.options.order == AUTO and self.plain and self.ids_on_gpu
+        return free and len(self.data) <= MAX_REPEATED and (self.history or self.set_history)
 
     @property
     def set_history(self) -> bool:
@@ -192,7 +193,14 @@ class _AutoOptions:
     def regularization(self) -> bool:
         """Whether the regularisation is tried: with softmax, unless there are very many events."""
         free = self.options.regularization is None and self.plain
-        return free and len(self.data) <= L2_MOST
+        return free and len(self.data) <= MAX_REPEATED
+
+    @property
+    def ids_on_gpu(self) -> bool:
+        """Whether fits are on a GPU, and events have users, items and times alone."""
+        tables = (self.data.user_table, self.data.item_table)
+        described = self.data.context or any(table.width for table in tables) or self.options.fields
+        return resolve_device(self.options.device) != CPU and not described
 
     @property
     def plain(self) -> bool:
@@ -355,37 +363,54 @@ def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
     return _Choice(replace(options, order=3, **split), third.values)
 
 
-def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
+def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
-    The default is multiplied or divided by L2_STEP as long as that ranks better. With a history or
-    too few held-out events it is kept.
+    The default is multiplied or divided by L2_STEP as long as that ranks better. fine: then the
+    maximum of a parabola through the best value and its neighbours is used. With a history or too
+    few held-out events the default is kept.
     """
     if options.history or trial.judge.count < L2_EVENTS:
         return options
     PROGRESS.info("regularization: comparing more and less with the default ...")
+    trial = replace(trial, small=_l2_trial(options, trial.small["factors"]))
+    run = trial.run(options)
+    usual = {"user": run.task.settings.user, "item": run.task.settings.positive}
+
+    def scaled(steps: float) -> FMPairOptions:
+        l2 = {name: value * L2_STEP**steps for name, value in usual.items()}
+        return replace(options, regularization=l2)
+
+    best, tried = 0, {0: _Choice(options, trial.values_of(run))}
+    for way in (1, -1):
+        while abs(best + way) <= L2_STEPS:
+            tried[best + way] = trial.choice(scaled(best + way))
+            if not tried[best + way].better_than(tried[best]):
+                break
+            best += way
+        if best:
+            break
+    around = [tried[n].values.mean() for n in (best - 1, best, best + 1) if n in tried]
+    steps = best + (_vertex(*around) if fine and len(around) == 3 else 0.0)
+    PROGRESS.info("regularization: %.2g times the default", L2_STEP**steps)
+    return scaled(steps) if steps else options
+
+
+def _l2_trial(options: FMPairOptions, few: int) -> dict[str, Any]:
+    """Return the options of a trial of the regularisation; few: factors of a trial on a CPU."""
     on_cpu = resolve_device(options.device) == CPU
     pace = L2_PACE if on_cpu else L2_PACE_ON_GPU
-    small = {
-        "factors": trial.small["factors"] if on_cpu else options.factors,
+    return {
+        "factors": few if on_cpu else options.factors,
         "epochs": math.ceil(options.epochs / pace),
         "learning_rate": options.learning_rate * pace,
     }
-    trial = replace(trial, small=small)
-    run = trial.run(options)
-    usual = {"user": run.task.settings.user, "item": run.task.settings.positive}
-    best, times = _Choice(options, trial.values_of(run)), 1.0
-    for ratio in (L2_STEP, 1 / L2_STEP):
-        for step in range(1, L2_STEPS + 1):
-            scaled = {name: value * ratio**step for name, value in usual.items()}
-            tried = trial.choice(options, regularization=scaled)
-            if not tried.better_than(best):
-                break
-            best, times = tried, ratio**step
-        if times != 1:
-            break
-    PROGRESS.info("regularization: %.2g times the default", times)
-    return best.options
+
+
+def _vertex(left: float, middle: float, right: float) -> float:
+    """Return where a parabola through values at -1, 0 and 1 is largest: from -.5 to .5."""
+    curve = left - 2 * middle + right
+    return 0.0 if curve >= 0 else min(max((left - right) / (2 * curve), -0.5), 0.5)
 
 
 def _report(

@@ -89,7 +89,7 @@ class FMPair(FMPairOptions, UpdatableRecipe):
 
     @classmethod
     def best(cls, **changes: Any) -> Self:
-        """Return a model that often ranks better, with 256 factors, at twice the cost or more."""
+        """Return a model with 256 factors: on a CPU often better, at twice the cost or more."""
         return cls(**{**BEST, **changes})
 
     def train(self, data: Any) -> Iterator[Epoch]:
