@@ -265,9 +265,10 @@ def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups,
 
 @dataclass(frozen=True)
 class KnownBest:
-    """A trial in which a regularisation of `best` ranks best, whose default is 1."""
+    """A trial in which a regularisation of `best` ranks best with few factors; the default is 1."""
 
     best: float
+    best_of_all_factors: float
     small: dict = field(default_factory=lambda: {"factors": 8})
     judge = SimpleNamespace(count=trials.L2_EVENTS)
 
@@ -277,19 +278,35 @@ class KnownBest:
     def values_of(self, run):
         return self._values(1.0)
 
+    def values(self, options):
+        return self._values(options.regularization["user"] if options.regularization else 1.0)
+
     def choice(self, options):
-        return trials._Choice(options, self._values(options.regularization["user"]))
+        return trials._Choice(options, self.values(options))
 
     def _values(self, user):
-        return np.full(2, -(np.log(user / self.best) ** 2))
+        best = self.best if self.small["factors"] else self.best_of_all_factors
+        return np.full(2, -(np.log(user / best) ** 2))
+
+
+def found(best, best_of_all_factors, fine=False, **options):
+    recipe = FMPair(history=0, **options)
+    chosen = trials._with_l2(recipe, KnownBest(best, best_of_all_factors), fine)
+    return (chosen.regularization or {"user": 1.0})["user"]
 
 
 def test_on_a_gpu_the_best_regularisation_may_lie_between_two_steps():
+    pytest.importorskip("torch")
     for best in (1.1, 0.9, 1.7, 0.6):
-        found = trials._with_l2(FMPair(history=0), KnownBest(best), fine=True).regularization
-        assert found == pytest.approx({"user": best, "item": best / 2})
-    coarse = trials._with_l2(FMPair(history=0), KnownBest(1.1), fine=False)
-    assert coarse.regularization is None  # 1.4 times the default ranks worse than the default
+        assert found(0, best, fine=True, device="torch") == pytest.approx(best)
+    assert found(1.1, 1.1) == 1.0  # on a CPU: 1.4 times the default ranks worse than the default
+
+
+def test_on_a_cpu_more_regularisation_is_used_if_it_also_helps_with_all_factors():
+    step = trials.L2_STEP
+    assert found(step, step) == pytest.approx(step)
+    assert found(step, 0.7) == 1.0
+    assert found(1 / step, 2.0) == pytest.approx(1 / step)  # less is not compared again
 
 
 def test_a_parabola_is_largest_at_most_half_a_step_away():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -381,19 +381,32 @@ def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions
         l2 = {name: value * L2_STEP**steps for name, value in usual.items()}
         return replace(options, regularization=l2)
 
-    best, tried = 0, {0: _Choice(options, trial.values_of(run))}
-    for way in (1, -1):
-        while abs(best + way) <= L2_STEPS:
-            tried[best + way] = trial.choice(scaled(best + way))
-            if not tried[best + way].better_than(tried[best]):
-                break
-            best += way
-        if best:
-            break
-    around = [tried[n].values.mean() for n in (best - 1, best, best + 1) if n in tried]
+    best, values = _climb(trial.values_of(run), lambda steps: trial.values(scaled(steps)))
+    if best > 0 and trial.small["factors"] != options.factors:
+        # Fits with few factors may prefer more than those with all factors do.
+        whole = replace(trial, small={**trial.small, "factors": options.factors})
+        best = best if whole.choice(scaled(best)).better_than(whole.choice(options), 0.0) else 0
+    around = [values[n].mean() for n in (best - 1, best, best + 1) if n in values]
     steps = best + (_vertex(*around) if fine and len(around) == 3 else 0.0)
     PROGRESS.info("regularization: %.2g times the default", L2_STEP**steps)
     return scaled(steps) if steps else options
+
+
+def _climb(
+    first: np.ndarray, values_of: Callable[[int], np.ndarray]
+) -> tuple[int, dict[int, np.ndarray]]:
+    """Return the best number of steps, up or down, and the values of every number tried."""
+    best, values = 0, {0: first}
+    for way in (1, -1):
+        while abs(best + way) <= L2_STEPS:
+            step = best + way
+            values[step] = values_of(step)
+            if not _Choice(step, values[step]).better_than(_Choice(best, values[best])):
+                break
+            best = step
+        if best:
+            break
+    return best, values
 
 
 def _l2_trial(options: FMPairOptions, few: int) -> dict[str, Any]:
