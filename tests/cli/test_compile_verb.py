@@ -148,7 +148,7 @@ def test_by_default_kernels_have_the_factors_that_fits_on_a_cpu_have(fmpair, tmp
     asked = []
     monkeypatch.setattr(setup_commands, "_fits", lambda number: asked.append(number) or [])
     fmpair("compile", "--into", str(tmp_path / "kernels"))
-    assert asked == [32, 128, 192]
+    assert asked == [32, 128, 256]
     chosen = {factors_of(FMPair(), events) for events in (1_000, MANY_EVENTS)}
     assert chosen < set(asked)  # the other one is that of trials
 

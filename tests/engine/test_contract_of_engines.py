@@ -60,6 +60,12 @@ DROPOUT = {
     "dropout, adaptive": {"dropout": 0.4, **SAMPLERS["adaptive"]},
 }
 KINDS = {**LOSS, **COSINES, **ADAGRAD, **SAMPLERS, **DROPOUT}
+ALL_ITEMS = {"loss": "softmax", "n_negatives": 4, "all_items": True}
+MINIBATCHED = {
+    "all items": ALL_ITEMS,
+    "all items, corrected": {**ALL_ITEMS, "logq_correction": True},
+    "all items, dropout": {**ALL_ITEMS, "logq_correction": True, "dropout": 0.5},
+}
 
 
 def begun(name, problem, settings):
@@ -93,6 +99,80 @@ def bits(training):
 def also(*values):
     """A combination whose parts other cases have: a kernel more, for `make thorough`."""
     return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "blocks", "histories", "positives"),
+    [("all items", "", 1, False, "permutation"), ("all items", "cu", 3, False, "bootstrap"),
+     ("all items, corrected", "", 3, False, "user"), ("all items, corrected", "c", 1, True, "user"),
+     ("all items, dropout", "", 3, True, "permutation"),
+     ("all items, dropout", "cu", 1, False, "bootstrap")],
+)  # fmt: skip
+@pytest.mark.parametrize("name", FAST)
+def test_minibatches_are_learned_as_the_reference_learns_them(
+    name, kind, parts, blocks, histories, positives
+):
+    problem = problem_of(parts, weights=True, known=blocks == 3)
+    problem = with_histories(problem) if histories else problem
+    settings = settings_of(
+        histories=4 * histories, blocks=blocks, positives=positives, **MINIBATCHED[kind]
+    )
+    assert_alike(*learn_with_both(name, problem, settings))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_minibatches_are_regularised_as_the_reference_does(name):
+    problem = problem_of("", weights=True)
+    settings = settings_of(blocks=3, l2_scale=l2_scale_of(problem), **ALL_ITEMS)
+    assert_alike(*learn_with_both(name, problem, settings))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_an_item_of_most_events_does_not_overshoot_in_a_minibatch(name):
+    problem = problem_of("", users=60, items=80, events=2000)
+    problem.item[: 3 * len(problem.item) // 4] = problem.item[0]
+    start = parameters_of(problem)
+    start = start._replace(users=10 * start.users, items=10 * start.items)
+    slow, fast = (
+        engine(one).begin(problem, start, settings_of(loss="softmax", all_items=True))
+        for one in ("reference", name)
+    )
+    assert slow.epoch(1, 0.4) == pytest.approx(fast.epoch(1, 0.4), rel=1e-3)
+    losses = [fast.epoch(number, 0.4) for number in range(2, 12)]
+    assert losses[-1] < 2  # with steps of full length it diverges
+
+
+@pytest.mark.parametrize("histories", [False, True])
+@pytest.mark.parametrize("name", FAST)
+def test_minibatches_give_the_same_bits_on_any_number_of_threads(name, histories):
+    problem = problem_of("c", users=60, items=80, events=2000)
+    problem = with_histories(problem, last=5) if histories else problem
+    results = set()
+    for threads in (1, 2, 4):
+        settings = settings_of(
+            histories=4 * histories, blocks=4, threads=threads, **MINIBATCHED["all items, dropout"]
+        )
+        training = begun(name, problem, settings)
+        for number in (1, 2, 3):
+            training.epoch(number, RATE)
+        training.close()
+        results.add(bits(training))
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_minibatches_that_go_on_from_a_state_give_the_same_bits(name):
+    problem = with_histories(problem_of("", events=60))
+    settings = settings_of(histories=4, blocks=2, **MINIBATCHED["all items, dropout"])
+    whole, part = (begun(name, problem, settings) for _ in range(2))
+    for number in (1, 2, 3):
+        whole.epoch(number, RATE)
+    part.epoch(1, RATE)
+    again = engine(name).begin(problem, part.snapshot(), settings)
+    again.resume(part.state())
+    for number in (2, 3):
+        again.epoch(number, RATE)
+    assert bits(again) == bits(whole)
 
 
 # Of combinations, every two values that can meet do so: all of them would say no more. What

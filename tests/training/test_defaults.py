@@ -10,7 +10,7 @@ from fmpair.errors import OptionError
 from fmpair.features import FeatureSpace
 from fmpair.training import defaults as usual
 from fmpair.training.defaults import (
-    FACTORS_ON_GPU,
+    FACTORS_OF_MANY,
     L2_BY_LOSS,
     RepeatStats,
     Setting,
@@ -92,7 +92,7 @@ def test_negatives_come_from_own_items_where_users_have_favourites_only():
     assert own_share_of(FMPair(impression_share=1.0), favourites) == 0, "nothing is left to share"
 
 
-PLAIN = Setting(exact=False, history=False, events_per_item=30.0, factors=256)
+PLAIN = Setting(exact=False, in_blocks=False, history=False, events_per_item=30.0, factors=256)
 
 
 def test_softmax_holds_users_of_many_items_and_of_favourites_less():
@@ -125,7 +125,7 @@ def test_a_history_takes_over_from_users_of_few_items_and_not_from_items():
 
 def test_histories_drop_more_factors_the_fewer_events_an_item_has():
     def dropped(events, exact=True, factors=256, **options):
-        return dropout_of(FMPair(**options), Setting(exact, True, events, factors))
+        return dropout_of(FMPair(**options), Setting(exact, False, True, events, factors))
 
     assert [dropped(n) for n in (5, 250, 1000, 5000)] == pytest.approx([0.8, 0.5, 0, 0])
     assert [dropped(n, exact=False) for n in (5, 90, 250)] == pytest.approx([0.6, 0.4, 0])
@@ -136,16 +136,16 @@ def test_histories_drop_more_factors_the_fewer_events_an_item_has():
 
 
 def test_there_are_more_factors_for_many_events():
-    assert [factors_of(FMPair(), n) for n in (99_999, 100_000)] == [128, 192]
+    assert [factors_of(FMPair(), n) for n in (99_999, 100_000)] == [128, 256]
     assert factors_of(FMPair(factors=7), 10**6) == 7
 
 
 def test_ids_alone_have_more_factors_on_a_gpu():
     def factors(events=10**6, **options):
-        return factors_of_ids(FMPair(device="torch", **options), FACTORS_ON_GPU, events)
+        return factors_of_ids(FMPair(device="torch", **options), FACTORS_OF_MANY, events)
 
-    assert factors() == 2 * FACTORS_ON_GPU
-    assert factors(10**7) == factors(loss="bpr") == FACTORS_ON_GPU
+    assert factors() == 2 * FACTORS_OF_MANY
+    assert factors(10**7) == factors(loss="bpr") == FACTORS_OF_MANY
     assert factors_of_ids(FMPair(), 192, 10**6) == 192
 
 
@@ -158,8 +158,8 @@ def test_histories_and_contexts_have_fewer_factors_on_a_gpu_than_ids_alone():
         recipe = FMPair(device="torch", epochs=1, history=2 * ("timestamp" in columns), times=False)
         return recipe.fit(events.select("user", "item", *columns)).parameters.users.shape[1]
 
-    assert factors() == 2 * FACTORS_ON_GPU
-    assert factors("timestamp") == factors("daytime") == FACTORS_ON_GPU
+    assert factors() == 2 * FACTORS_OF_MANY
+    assert factors("timestamp") == factors("daytime") == FACTORS_OF_MANY
 
 
 def test_other_losses_hold_all_data_alike():

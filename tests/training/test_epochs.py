@@ -120,7 +120,7 @@ def test_what_cannot_be_judged_is_said_before_training():
 def test_progress_is_plain_lines_where_there_is_no_terminal(capsys):
     FMPair(factors=2, epochs=2).fit(two_tastes(), progress=True)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and lines[0].startswith("epoch 1 of 2: loss 2.")
+    assert len(lines) == 2 and lines[0].startswith("epoch 1 of 2: loss 3.")
 
 
 def test_the_sample_of_many_held_out_events_is_the_same_each_time(monkeypatch):

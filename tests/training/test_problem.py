@@ -1,5 +1,7 @@
 """What came before an event, as training is told."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,6 +13,7 @@ from fmpair.errors import DataError, OptionError
 from fmpair.features import FeatureSpace, Field
 from fmpair.features.history_fields import history_field
 from fmpair.models import FMPair
+from fmpair.training.loop import Task
 from fmpair.training.problem import history_of, past_of, recent_of
 
 EVENTS = st.lists(
@@ -124,3 +127,53 @@ def test_a_column_of_sessions_that_is_not_there_is_named():
 def test_a_history_that_cannot_be_is_refused(given, said):
     with pytest.raises(OptionError, match=said):
         FMPair(history=given)
+
+
+def of_users(repeats=1, **columns):
+    """Six users with three of nine items each; repeats: events of each user's first item."""
+    pairs = [(u, (u + n) % 9) for u in range(6) for n in (*[0] * repeats, 1, 2)]
+    frame = pl.DataFrame(pairs, schema=["user", "item"], orient="row")
+    return frame.with_columns(**columns)
+
+
+def in_minibatches(frame, items=None, **options):
+    recipe = FMPair(**{"factors": 4, "history": 0, "times": False, "order": 2, **options})
+    return Task.of(recipe, recipe, Dataset.from_frame(frame, items=items)).settings.in_minibatches
+
+
+def test_softmax_on_a_cpu_is_over_the_items_of_a_block():
+    assert in_minibatches(of_users())
+    assert in_minibatches(of_users(timestamp=pl.int_range(pl.len())), history=3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_negatives": 2},
+        {"loss": "bpr"},
+        {"temperature": 0.2},
+        {"optimizer": "adagrad"},
+        {"negative_sampler": "popularity"},
+        {"own_share": 0.1},
+        {"device": "torch"},
+    ],
+    ids=str,
+)
+def test_other_options_sample_negatives(options):
+    if options.get("device"):
+        pytest.importorskip("torch")
+    assert not in_minibatches(of_users(), **options)
+
+
+def test_contexts_favourites_and_learned_attributes_sample_negatives():
+    assert not in_minibatches(of_users(daytime=pl.lit("am")))
+    assert not in_minibatches(of_users(repeats=30))
+    items = pl.DataFrame({"item": range(9), "size": range(9)})
+    assert not in_minibatches(of_users(), items, fields={"size": Field(regularization=0.1)})
+
+
+def test_a_model_that_goes_on_samples_negatives():
+    recipe = FMPair(factors=4, history=0, times=False, order=2)
+    task = Task.of(recipe, recipe, Dataset.from_frame(of_users()))
+    known = task.problem._replace(known=np.arange(len(task.problem.user)) < 3)
+    assert not replace(task, problem=known).settings.in_minibatches

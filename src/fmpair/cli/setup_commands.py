@@ -163,7 +163,7 @@ def compile_kernels(
         typer.Option(
             metavar="NUMBER",
             min=1,
-            help="The number of factors (repeat); by default 32, 128, 192, on a GPU 256, 512.",
+            help="The number of factors (repeat); by default 32, 128, 256, on a GPU 256, 512.",
         ),
     ] = None,
     device: CompileFor = "cpu",
@@ -194,7 +194,7 @@ def compile_kernels(
 def _compile_for(device: str, factors: list[int] | None, into: Path | None) -> None:
     """Run small fits on a GPU, whose kernels Triton keeps."""
     from fmpair.models.fm_pair.fm_pair import FMPair
-    from fmpair.training.defaults import FACTORS_OF_IDS, FACTORS_ON_GPU
+    from fmpair.training.defaults import FACTORS_OF_IDS, FACTORS_OF_MANY
 
     if into is not None:
         raise DataError("--into is for the cpu: set TRITON_CACHE_DIR to the folder for a GPU")
@@ -210,7 +210,7 @@ def _compile_for(device: str, factors: list[int] | None, into: Path | None) -> N
     }
     jobs: list[Job] = [
         (f"{number} factors{words}", partial(fit, number, options))
-        for number in factors or [FACTORS_ON_GPU, FACTORS_OF_IDS]
+        for number in factors or [FACTORS_OF_MANY, FACTORS_OF_IDS]
         for words, options in kinds.items()
     ]
     with only_errors():

@@ -178,8 +178,8 @@ class Settings(NamedTuple):
     but not chosen. logq_correction: subtract log sampling probabilities from scores; of uniform
     negatives, the logarithm of their share of all items. dropout: share of query factors dropped
     per step; products only. optimizer: one of OPTIMIZERS. l2_scale: None for 1. all_items: softmax
-    over all items; device: `cpu` or `cuda`; these two and adam belong to the torch engine. on:
-    address of the Ray cluster.
+    over all items, in the strata plan over those of the block, see `strata.minibatches`. device:
+    `cpu` or `cuda`; it and adam belong to the torch engine. on: address of the Ray cluster.
     """
 
     seed: int
@@ -224,6 +224,11 @@ class Settings(NamedTuple):
         others = self.temperature or self.own_share or self.impression_share or self.dropout
         paced = self.optimizer != "sgd" or self.l2_scale or self.triples
         return self.loss == "bpr" and self.negative_sampler == "uniform" and not (others or paced)
+
+    @property
+    def in_minibatches(self) -> bool:
+        """Whether the cells of the strata plan are learned in minibatches."""
+        return self.all_items and self.engine != "torch"
 
     @property
     def has_bias(self) -> bool:

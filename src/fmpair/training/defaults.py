@@ -24,19 +24,20 @@ RAMP = 8
 # its square root if that is below 1. Without a history, the factor is at most MAX_OF_SAMPLED
 # (sampled negatives) or MAX_OF_EXACT (softmax over all items).
 BROAD, MAX_OF_SAMPLED, MAX_OF_EXACT = 50.0, 1.0, 2.0
+MAX_PACE = 2.0  # in minibatches, steps are up to MAX_PACE times as long for such users
 # With a history, dropout is used if items have fewer than MANY events on average. The share of kept
-# factors is at least MIN_KEPT, and at least MIN_FACTORS factors are kept. Sampled negatives already
-# add noise, so the share is multiplied by KEPT_OF_SAMPLED with them.
+# factors is at least MIN_KEPT, and at least MIN_FACTORS factors are kept. Sampled negatives and the
+# items of a block already add noise, so the share is multiplied by KEPT_OF_SAMPLED with them.
 MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
 # If users have favourites (a spread below EVEN), the regularisation is multiplied by
 # (spread / EVEN) ** EVEN_POWER.
 EVEN, EVEN_POWER = 0.75, 5.0
 
 # Rankings improve with more factors. Training time is proportional to the number of factors on a
-# CPU, and grows little on a GPU. On a GPU, ids alone have FACTORS_OF_IDS if there are at most
-# MAX_REPEATED events. Histories, whose factors have dropout, and contexts gain nothing from more
-# than FACTORS_ON_GPU.
-MANY_EVENTS, FACTORS_OF_MANY, FACTORS_ON_GPU, FACTORS_OF_IDS = 100_000, 192, 256, 512
+# CPU, and grows little on a GPU, where few events have FACTORS_OF_MANY too. On a GPU, ids alone
+# have FACTORS_OF_IDS if there are at most MAX_REPEATED events. Histories, whose factors have
+# dropout, and contexts gain nothing from more than FACTORS_OF_MANY.
+MANY_EVENTS, FACTORS_OF_MANY, FACTORS_OF_IDS = 100_000, 256, 512
 MAX_REPEATED = 5_000_000  # with more events, a fit takes too long to be repeated in trials
 
 # If lists have more values than there are factors, known and new items are ranked better with more
@@ -131,13 +132,21 @@ def final_rate_share_of(options: FMPairOptions, space: FeatureSpace) -> float:
     return FINAL_RATE_SHARE if space.history is None else FINAL_OF_HISTORIES
 
 
+def pace_of(repeats: RepeatStats) -> float:
+    """Return what the learning rate is multiplied by in minibatches.
+
+    Slopes of softmax over all items are less steep than those of sampled negatives, so vectors of
+    users with few items need longer steps to be learned.
+    """
+    return min(max(BROAD / max(repeats.breadth, 1.0), 1.0), MAX_PACE)
+
+
 def factors_of(options: FMPairOptions, events: int) -> int:
     """Return the number of factors for this number of events."""
     if options.factors is not None:
         return options.factors
-    if resolve_device(options.device) != CPU:
-        return FACTORS_ON_GPU
-    return FACTORS_OF_MANY if events >= MANY_EVENTS else FACTORS
+    many = events >= MANY_EVENTS or resolve_device(options.device) != CPU
+    return FACTORS_OF_MANY if many else FACTORS
 
 
 def factors_with(factors: int, values: int) -> int:
@@ -175,11 +184,13 @@ def own_share_of(options: FMPairOptions, repeats: RepeatStats) -> float:
 class Setting(NamedTuple):
     """What regularisation depends on besides `RepeatStats`.
 
-    exact: whether the softmax is over all items. history: whether queries have a history.
-    events_per_item: the mean number of events of an item. factors: the length of the vectors.
+    exact: whether the softmax is over all items; in_blocks: whether it is over those of a block,
+    which stand for all items. history: whether queries have a history. events_per_item: the mean
+    number of events of an item. factors: the length of the vectors.
     """
 
     exact: bool
+    in_blocks: bool
     history: bool
     events_per_item: float
     factors: int
@@ -196,7 +207,7 @@ def logq_correction_of(options: FMPairOptions, setting: Setting) -> bool:
     if options.logq_correction is not None:
         return options.logq_correction
     uniform = options.loss == "softmax" and options.negative_sampler == "uniform"
-    return uniform and setting.history and options.temperature is None
+    return uniform and (setting.history or setting.in_blocks) and options.temperature is None
 
 
 def dropout_of(options: FMPairOptions, setting: Setting) -> float:
@@ -209,9 +220,12 @@ def dropout_of(options: FMPairOptions, setting: Setting) -> float:
         return options.dropout
     if not setting.history or options.loss != "softmax" or options.temperature is not None:
         return 0.0
-    kept = max((setting.events_per_item / MANY) ** 0.5, MIN_KEPT)
-    kept = max(kept * (1.0 if setting.exact else KEPT_OF_SAMPLED), MIN_FACTORS / setting.factors)
-    return max(1.0 - kept, 0.0)
+    kept, least = (setting.events_per_item / MANY) ** 0.5, MIN_KEPT
+    if not setting.exact:
+        kept *= KEPT_OF_SAMPLED
+    if not (setting.exact or setting.in_blocks):
+        least *= KEPT_OF_SAMPLED
+    return max(1.0 - max(kept, least, MIN_FACTORS / setting.factors), 0.0)
 
 
 def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
@@ -230,7 +244,7 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     few = BROAD / max(repeats.breadth, 1.0)
     user = max(few, few**0.5)
     if not setting.history:
-        user = min(user, MAX_OF_EXACT if setting.exact else MAX_OF_SAMPLED)
+        user = min(user, MAX_OF_EXACT if setting.exact or setting.in_blocks else MAX_OF_SAMPLED)
     item = min(user, 1.0) if setting.history else user
     even = min(1.0, repeats.spread / EVEN) ** EVEN_POWER
     return L2(default.user * user * even, default.item * item * even, default.bias)

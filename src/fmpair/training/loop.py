@@ -176,10 +176,11 @@ Begin = Callable[[Task, Parameters, Collection[str]], Training]
 
 def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resumable:
     """Start training on the engine; frozen: any of users, items, features."""
-    settings = task.settings._replace(
-        user_rate=float("users" not in frozen),
-        item_rate=float("items" not in frozen),
-        feature_rate=float("features" not in frozen),
+    settings = task.settings
+    settings = settings._replace(
+        user_rate=settings.user_rate * ("users" not in frozen),
+        item_rate=settings.item_rate * ("items" not in frozen),
+        feature_rate=settings.feature_rate * ("features" not in frozen),
     )
     return start(task.learned, task.folded(first), settings)
 

@@ -27,7 +27,7 @@ MAX_WEIGHT = 10.0  # largest weight of an event, in multiples of the mean weight
 class FMPairOptions:
     """The training options of FM-Pair. Recipes of the family add their own, and other defaults.
 
-    factors: length of the vectors. None: 128, 192 from 100,000 events on, 256 on a GPU; with
+    factors: length of the vectors. None: 128, 256 from 100,000 events on and on a GPU; with
         softmax twice that if lists of items have more values and predict what users choose, and on
         a GPU if there are users and items alone (up to 5 million events).
     epochs: passes over the events. learning_rate: step size; it decreases linearly.
@@ -62,9 +62,10 @@ class FMPairOptions:
     negative_sampler: how to draw items that the user has no event with: uniform, popularity (by
         number of events), batch (items of events trained at the same time), or adaptive (items
         that the model ranks high).
-    n_negatives: negatives per event for softmax and warp; the other losses use one.
-        None: 32; softmax uses one per 64 items if these are more (up to 256), and a tenth of the
-        items if there are few.
+    n_negatives: sampled negatives per event for softmax and warp; the other losses use one.
+        None: on the CPU softmax compares an event with all items of a block, on a GPU with all
+        items. Where it cannot, it takes 32, one per 64 items if these are more (up to 256), and a
+        tenth of the items if there are few. warp takes 32.
     popularity_power: exponent of an item's number of events, for drawing by popularity.
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of negatives that are items of the user's other events; above 0 the model
@@ -74,7 +75,8 @@ class FMPairOptions:
         has impressions; see `Dataset.with_impressions`.
     logq_correction: whether softmax subtracts the logarithm of an item's sampling probability from
         its score, so that popularity and batch sampling do not penalise popular items, and uniform
-        negatives represent all items. None: only for uniform negatives of queries with a history.
+        negatives represent all items. None: only for the items of a block, and for uniform
+        negatives of queries with a history.
 
     Regularisation
     --------------

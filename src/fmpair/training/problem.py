@@ -33,6 +33,7 @@ from fmpair.training.defaults import (
     logq_correction_of,
     n_negatives_of,
     own_share_of,
+    pace_of,
     repeat_stats,
     triple_field_l2_of,
 )
@@ -48,6 +49,9 @@ from fmpair.training.regularisation import (
 
 # Minibatches score all items up to MAX_ITEMS; above, the events share SHARED negatives.
 MAX_ITEMS, SHARED = 1_000_000, 8192
+# Softmax over the items of a block: there are at most MAX_BLOCKS blocks. With more than MAX_BLOCK
+# items in each, sampled negatives are faster.
+MAX_BLOCKS, MAX_BLOCK = 64, 1024
 # Epochs between two partitions of the strata plan. With sampled lists of negatives, training
 # improves if more items occur together, and epochs are long. With pairs it does not improve.
 PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
@@ -237,17 +241,19 @@ def settings_of(
     items = int(problem.drawn.sum())
     repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
     events = len(problem.user) if seen is None else int(seen.value.sum())
+    own_share = own_share_of(options, repeats)
+    in_blocks = own_share == 0 and _in_blocks(options, problem, items)
     factors, exact = factors_of(options, events), _is_exact(options, items)
     length = factors + (2 * problem.triples.factors if problem.triples else 0)
     check_negatives(n_negatives, length, all_threads())
     candidates = n_negatives if options.loss in LISTED else 1
-    setting = Setting(exact, problem.history is not None, events / items, factors)
+    setting = Setting(exact, in_blocks, problem.history is not None, events / items, factors)
     of_ids, of_fields = l2_of(options, repeats, setting), field_l2_of(options, n_negatives)
     of_triples = triple_field_l2_of(options, of_fields, of_ids)
     settings = Settings(
         seed=options.seed,
         positives=options.positives,
-        blocks=_blocks(options, problem, items, candidates),
+        blocks=_blocks(options, problem, items, 0 if in_blocks else candidates),
         partition_every=PARTITION_EVERY if candidates > 1 else PARTITION_PAIRS_EVERY,
         threads=options.threads or all_threads(),
         learn_bias=options.item_bias,
@@ -257,7 +263,7 @@ def settings_of(
         negative_sampler=options.negative_sampler,
         popularity_power=options.popularity_power,
         rank_share=options.rank_share,
-        own_share=own_share_of(options, repeats),
+        own_share=own_share,
         impression_share=options.impression_share,
         logq_correction=logq_correction_of(options, setting),
         dropout=dropout_of(options, setting),
@@ -265,7 +271,13 @@ def settings_of(
         triples=triple_l2(options.regularization, space, problem, of_ids, of_triples),
         **penalties(options.regularization, space, problem, of_ids, of_fields, options.places_new),
     )
-    return _with_engine(settings, options, items)
+    settings = _with_engine(settings, options, items)
+    return _over_blocks(settings, pace_of(repeats)) if in_blocks else settings
+
+
+def _over_blocks(settings: Settings, pace: float) -> Settings:
+    """Return the settings with softmax over the items of a block."""
+    return settings._replace(all_items=True, user_rate=pace, item_rate=pace, feature_rate=pace)
 
 
 def _with_engine(settings: Settings, options: FMPairOptions, items: int) -> Settings:
@@ -287,6 +299,23 @@ def _is_exact(options: FMPairOptions, items: int) -> bool:
     return free and items <= MAX_ITEMS and resolve_device(options.device) != CPU
 
 
+def _in_blocks(options: FMPairOptions, problem: Problem, items: int) -> bool:
+    """Return whether softmax is over all items of a block of the strata plan.
+
+    It is by default, unless there are features other than histories, the catalogue is too large for
+    blocks, or a model is updated: the earlier items of its users are not learned from again, and as
+    negatives they would only be pushed down. Contexts are learned better from the steeper slopes of
+    sampled negatives.
+    """
+    usual = (options.n_negatives, options.temperature, options.optimizer) == (None, None, None)
+    sampled = options.negative_sampler != "uniform" or options.impression_share
+    features = (problem.contexts, problem.user_rows, problem.item_rows)
+    plain = problem.triples is None and not any(len(rows.column) for rows in features)
+    on_cpu = options.loss == "softmax" and resolve_device(options.device) == CPU
+    few = 2 <= items <= MAX_BLOCKS * MAX_BLOCK
+    return usual and not sampled and plain and on_cpu and few and not problem.known.any()
+
+
 def _optimizer(given: str | None, device: str) -> str:
     """Return the optimizer; only minibatches support adam, and only the CPU engine sgd."""
     if given is None:
@@ -300,15 +329,20 @@ def _optimizer(given: str | None, device: str) -> str:
 
 
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
-    """Return B of the strata plan. items: that may be drawn; candidates: of a step."""
+    """Return B of the strata plan. items: that may be drawn; candidates: of a step, 0 for all."""
     if resolve_device(options.device) != CPU:
         return 1  # minibatches need no plan, and kernels load slowly
+    from fmpair.engine.strata import minibatches
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 
-    users = int(np.count_nonzero(tally(problem.user, problem.users)))
+    users, events = int(np.count_nonzero(tally(problem.user, problem.users))), len(problem.user)
     features = problem.has_query_features or len(problem.item_rows.column) > 0
     shared = "histories" if problem.history is not None else "features" if features else ""
-    blocks = options.blocks or choose_blocks(users, items, len(problem.user), candidates, shared)
+    if candidates == 0:
+        usual = minibatches.choose_blocks(users, items, events)
+    else:
+        usual = choose_blocks(users, items, events, candidates, shared)
+    blocks = options.blocks or usual
     if blocks > max(items // 2, 1):
         raise OptionError(
             f"{named('blocks')} must be at most {items // 2} for {items} items, not {blocks}"

@@ -271,6 +271,7 @@ def _events(path: str, columns: tuple[str, str]) -> pl.DataFrame:
 
 def _task(recipe: Any, options: FMPairOptions, files: _Files) -> tuple[Task, Settings]:
     """Return a task without events, and its settings."""
+    from fmpair.engine.strata import minibatches
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 
     none = np.zeros(0, np.int32)
@@ -283,7 +284,10 @@ def _task(recipe: Any, options: FMPairOptions, files: _Files) -> tuple[Task, Set
         raise DataError("the events have only one item: ranking needs at least two")
     sampled = problem._replace(user=sample.user, item=sample.item)
     settings = settings_of(replace(options, blocks=options.blocks or 1), space, sampled)
-    blocks = options.blocks or choose_blocks(*sizes, settings.n_negatives)
+    usual = choose_blocks(*sizes, settings.n_negatives)
+    if settings.in_minibatches:
+        usual = minibatches.choose_blocks(*sizes)
+    blocks = options.blocks or usual
     task = Task(recipe, options, space, problem, data.frame_kind)
     return task, settings._replace(blocks=blocks)
 

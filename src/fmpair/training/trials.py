@@ -58,10 +58,11 @@ MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
 MIN_USERS = 30  # fewer users: no trials
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
-# The regularisation without a history is found by fits with 1 / pace of the epochs and steps pace
-# times as long. They use all negatives: with fewer, less regularisation is best. On a GPU they also
-# have all factors, since the best regularisation of softmax over all items depends on both.
-L2_PACE, L2_PACE_ON_GPU = 3, 2
+# The regularisation without a history is found by fits with 1 / L2_PACE of the epochs and steps
+# L2_PACE times as long. They use all negatives: with fewer, less regularisation is best. On a GPU
+# they also have all factors, since the best regularisation depends on both.
+L2_PACE = 2
+L2_FACTORS = options_module.FACTORS  # at most, on a CPU
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_EVENTS = 1000  # with fewer held-out events, differences of some percent are not visible
@@ -366,14 +367,14 @@ def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
 def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
-    The default is multiplied or divided by L2_STEP as long as that ranks better. fine: then the
-    maximum of a parabola through the best value and its neighbours is used. With a history or too
-    few held-out events the default is kept.
+    The default is multiplied or divided by L2_STEP as long as that ranks better. fine, or in
+    minibatches: then the maximum of a parabola through the best value and its neighbours is used.
+    With a history or too few held-out events the default is kept.
     """
     if options.history or trial.judge.count < L2_EVENTS:
         return options
     PROGRESS.info("regularization: comparing more and less with the default ...")
-    trial = replace(trial, small=_l2_trial(options, trial.small["factors"]))
+    trial = replace(trial, small=_l2_trial(options))
     run = trial.run(options)
     usual = {"user": run.task.settings.user, "item": run.task.settings.positive}
 
@@ -382,11 +383,8 @@ def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions
         return replace(options, regularization=l2)
 
     best, values = _climb(trial.values_of(run), lambda steps: trial.values(scaled(steps)))
-    if best > 0 and trial.small["factors"] != options.factors:
-        # Fits with few factors may prefer more than those with all factors do.
-        whole = replace(trial, small={**trial.small, "factors": options.factors})
-        best = best if whole.choice(scaled(best)).better_than(whole.choice(options), 0.0) else 0
     around = [values[n].mean() for n in (best - 1, best, best + 1) if n in values]
+    fine = fine or run.task.settings.in_minibatches
     steps = best + (_vertex(*around) if fine and len(around) == 3 else 0.0)
     PROGRESS.info("regularization: %.2g times the default", L2_STEP**steps)
     return scaled(steps) if steps else options
@@ -409,21 +407,22 @@ def _climb(
     return best, values
 
 
-def _l2_trial(options: FMPairOptions, few: int) -> dict[str, Any]:
-    """Return the options of a trial of the regularisation; few: factors of a trial on a CPU."""
-    on_cpu = resolve_device(options.device) == CPU
-    pace = L2_PACE if on_cpu else L2_PACE_ON_GPU
+def _l2_trial(options: FMPairOptions) -> dict[str, Any]:
+    """Return the options of a trial of the regularisation."""
+    factors = options.factors
+    if resolve_device(options.device) == CPU:
+        factors = min(factors or L2_FACTORS, L2_FACTORS)
     return {
-        "factors": few if on_cpu else options.factors,
-        "epochs": math.ceil(options.epochs / pace),
-        "learning_rate": options.learning_rate * pace,
+        "factors": factors,
+        "epochs": math.ceil(options.epochs / L2_PACE),
+        "learning_rate": options.learning_rate * L2_PACE,
     }
 
 
 def _vertex(left: float, middle: float, right: float) -> float:
     """Return where a parabola through values at -1, 0 and 1 is largest: from -.5 to .5."""
     curve = left - 2 * middle + right
-    return 0.0 if curve >= 0 else min(max((left - right) / (2 * curve), -0.5), 0.5)
+    return 0.0 if curve >= 0 else float(min(max((left - right) / (2 * curve), -0.5), 0.5))
 
 
 def _report(

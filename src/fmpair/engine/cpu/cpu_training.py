@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from fmpair.engine.item_side import joint_steepness, pair_columns, vector_length
 from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
 from fmpair.jit import kernel
-from fmpair.threads import check_process
+from fmpair.threads import blas_on, check_process
 
 PROGRESS = logging.getLogger("fmpair.progress")
 NO_BIAS = np.zeros(0, np.float32)
@@ -93,6 +94,12 @@ class CPUTraining:
     def epoch(self, number: int, rate: float) -> float:
         """Run one epoch (counted from 1) at a learning rate; return the mean loss of its steps."""
         check_process()
+        if not self.settings.in_minibatches:
+            return self._epoch(number, rate)
+        with blas_on(1):  # on more threads, products of matrices may have other bits
+            return self._epoch(number, rate)
+
+    def _epoch(self, number: int, rate: float) -> float:
         settings, compiled = self.settings, _compilations()
         if self.layout is None or (number - 1) % settings.partition_every == 0:
             self._partition(number)
@@ -178,7 +185,9 @@ class CPUTraining:
     def _executor(self) -> ThreadPoolExecutor:
         """Return the working threads; this one only waits, so it can be interrupted."""
         if self.executor is None:
-            self.executor = ThreadPoolExecutor(workers(self.settings))
+            # a BLAS on OpenMP counts its threads by calling thread
+            first = partial(blas_on, 1) if self.settings.in_minibatches else None
+            self.executor = ThreadPoolExecutor(workers(self.settings), initializer=first)
         return self.executor
 
     def _pool_of(self, state: State) -> ThreadPool:

@@ -1,9 +1,9 @@
 """Running an epoch: all rounds on all threads, each thread by one call of compiled code.
 
 `ThreadPool` runs plain pairs on threads that stay in compiled code between epochs, `run_compiled`
-runs lists. Histories and adaptive negatives need the interpreter: `run_cells` runs them cell by
-cell, and all threads wait for each other after each round. `run_given_pairs` takes steps on pairs
-that are given instead of drawn.
+runs lists. Histories, adaptive negatives and minibatches need the interpreter: `run_cells` runs
+them cell by cell, and all threads wait for each other after each round. `run_given_pairs` takes
+steps on pairs that are given instead of drawn.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class ThreadPool:
 
 def in_compiled_rounds(state: State) -> bool:
     """Return whether compiled code can run an epoch by itself."""
-    return state.problem.history is None and state.settings.negative_sampler != "adaptive"
+    settings = state.settings
+    in_one_call = settings.negative_sampler != "adaptive" and not settings.in_minibatches
+    return state.problem.history is None and in_one_call
 
 
 def run_compiled(

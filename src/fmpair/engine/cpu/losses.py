@@ -89,7 +89,7 @@ def _two_to(typing, n):
 
 
 @inline
-def _exp(x):
+def exponential(x):
     """Return e ** x of a float32 not above 0; unlike a call it is vectorised."""
     y = max(x, LOWEST) * LOG2_E
     n = np.floor(y + HALF)
@@ -105,7 +105,7 @@ def _softmax(score, slope, size):
     for m in range(1, size):
         most = max(most, score[m])
     for m in range(size):
-        slope[m] = _exp(score[m] - most)
+        slope[m] = exponential(score[m] - most)
     total = ZERO
     for m in range(size):
         total += slope[m]

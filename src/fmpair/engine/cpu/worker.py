@@ -1,9 +1,9 @@
 """The cells of one thread: their arguments, and running them one by one from the interpreter.
 
-`epoch` runs whole rounds in compiled code with the arguments made here. Cells with histories or
-adaptive negatives are run by `thread_cells` and `cells`. The rows of histories are never stored for
-all events. They are made for one cell at a time, over the rows of the query table that they use
-(`QueryPiece`).
+`epoch` runs whole rounds in compiled code with the arguments made here. Cells with histories,
+adaptive negatives or minibatches are run by `thread_cells` and `cells`. The rows of histories are
+never stored for all events. They are made for one cell at a time, over the rows of the query table
+that they use (`QueryPiece`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import LOSSES, History, Problem, Settings
+from fmpair.engine.cpu.block_softmax import BlockRule, run_minibatches
+from fmpair.engine.cpu.block_softmax import buffers_for as minibatch_for
 from fmpair.engine.cpu.folded_items import FoldedItems, folding_for, without_item_l2
 from fmpair.engine.cpu.layout import EventLayout, State
 from fmpair.engine.cpu.lists import Rule, run_lists
@@ -38,6 +40,7 @@ from fmpair.engine.cpu.triples import (
     query_triples_for,
 )
 from fmpair.engine.item_side import item_sides
+from fmpair.engine.strata import minibatches
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.field_regularisation import Accumulators
 from fmpair.engine.strata.sampling_tables import (
@@ -76,7 +79,7 @@ def thread_cells(
 def cells(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     """Return a function that runs a cell of any kind, given its two blocks: (loss, steps)."""
     cell = _pairs if state.settings.in_plain_pairs else _lists
-    return cell(state, epoch, rate, stopped)
+    return (_blocks if state.settings.in_minibatches else cell)(state, epoch, rate, stopped)
 
 
 def marks_for(layout: EventLayout) -> np.ndarray:
@@ -168,6 +171,33 @@ def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     return run
 
 
+def _blocks(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
+    """Return a function that runs a cell with softmax over all items of its block."""
+    settings, layout, tables = state.settings, state.layout, state.tables
+    partition, step, items = layout.partition, step_sizes(settings, rate), _drawable(state)
+    width, queries = width_of(state.length), _queries(state)
+    largest = int(np.diff(partition.item_edge).max(initial=0))
+    buffers = minibatch_for(settings, state.length, tables.items.shape[1], largest)
+    dropped = dropped_parts(settings.dropout)
+
+    def run(row: int, column: int) -> tuple[float, int]:
+        cell = row * settings.blocks + column
+        runs = (int(partition.cell[cell]), int(partition.cell[cell + 1]))
+        block = (int(partition.item_edge[column]), int(partition.item_edge[column + 1]))
+        query, _ = queries(row, runs)
+        if runs[0] == runs[1] or block[1] - block[0] < 2:
+            return 0.0, 0
+        draws = stream(settings.seed, epoch, cell)
+        events = minibatches.events_of(partition, cell, layout.work.visits, draws)
+        raised = minibatches.raised_by(settings, items, block[1] - block[0])
+        return run_minibatches(
+            events, block, draws, layout.work, tables, query, step, layout.l2_scale,
+            BlockRule(np.float32(raised), dropped), buffers, stopped, width,
+        )
+
+    return run
+
+
 def triples_of(state: State, rate: float) -> tuple[QueryTriples | None, ItemTriples | None]:
     """Return the arrays of a thread for triples of both sides."""
     settings, triples = state.settings, state.problem.triples
@@ -191,12 +221,17 @@ def _cell_triples(state: State, every: QueryTriples | None, copy: int) -> QueryT
 def rule_of(state: State) -> Rule:
     settings = state.settings
     sharpness = 1 / settings.temperature if settings.temperature else 0.0
-    items = int((state.problem.drawn | (state.layout.events.times > 0)).sum())
+    items = _drawable(state)
     return Rule(
         LOSSES.index(settings.loss), settings.n_negatives, np.float32(sharpness), items,
         (settings.own_share, settings.own_share + settings.impression_share),
         dropped_parts(settings.dropout), np.float32(raised_by(settings, items)),
     )
+
+
+def _drawable(state: State) -> int:
+    """Return the number of items with events or that may be drawn."""
+    return int((state.problem.drawn | (state.layout.events.times > 0)).sum())
 
 
 def _sampler(state: State, copy: int, column: int) -> Sampler:

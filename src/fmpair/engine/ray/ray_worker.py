@@ -26,6 +26,7 @@ from fmpair.engine.ray.exchange import (
 )
 from fmpair.engine.ray.part import EventSource, WorkerPlan, read, rows_of
 from fmpair.engine.strata.field_regularisation import Accumulators
+from fmpair.threads import blas_on
 
 
 class Worker:
@@ -175,6 +176,7 @@ def _cell_by_cell(
     state: State, epoch: int, rate: float, part: ThreadShare
 ) -> Callable[[int], list[Result]]:
     """Return a function that trains the cells of a round one by one, without compiled rounds."""
+    blas_on(1)  # as in `CPUTraining.epoch`; this process does nothing else
     run, blocks = cells(state, epoch, rate, np.zeros(1, np.int64)), state.settings.blocks
     rows = rows_of(blocks, part)
     return lambda turn: [(row, *run(row, (row + turn) % blocks)) for row in rows]

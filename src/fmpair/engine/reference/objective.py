@@ -224,14 +224,16 @@ def bounded(
 def take_step(
     parameters: Parameters, choice: Choice, settings: Settings, rate: float, feature_rates: dict,
     accumulators: Accumulators | None = None, triples: Triples | None = None,
+    unweighted: dict[tuple[str, int], np.ndarray] | None = None,
 ) -> None:  # fmt: skip
     """Update all rows: theta <- theta + rate * (weight * ascent - lambda * theta).
 
     feature_rates: relative step lengths of features by row. accumulators: AdaGrad's, or None.
-    Regularisation takes no more than the whole row.
+    Regularisation takes no more than the whole row. unweighted: `ascent` at other parameters.
     """
     strength = choice.weight * choice.warp_weight
-    unweighted = ascent(parameters, choice, settings, triples)
+    if unweighted is None:
+        unweighted = ascent(parameters, choice, settings, triples)
     gradients = {row: strength * gradient for row, gradient in unweighted.items()}
     if accumulators:
         _add_squares(accumulators, gradients)

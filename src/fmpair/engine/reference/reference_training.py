@@ -16,6 +16,7 @@ from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
 from fmpair.engine.item_side import joint_steepness, pair_columns
 from fmpair.engine.reference.draws import StrataCell, choice_of, choices, row
+from fmpair.engine.reference.minibatch_steps import run_minibatches
 from fmpair.engine.reference.objective import (
     Choice,
     bounded,
@@ -157,6 +158,10 @@ class ReferenceTraining:
         """Run a cell's steps on its own tables; return their losses and append its moves."""
         moved = (np.zeros(len(cell_tables.query)), np.zeros(len(cell_tables.features)))
         moves.append(moved)
+        if self.settings.in_minibatches:
+            return run_minibatches(
+                cell, epoch, cell_tables, self.settled, rate, self.feature_rates, moved
+            )
         if folds(self.problem, self.settings):
             rates = (rate, self.feature_rates["features"])
             folded = FoldedCell(cell, cell_tables, self.settled, rates, sums)
