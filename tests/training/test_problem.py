@@ -1,7 +1,5 @@
 """What came before an event, as training is told."""
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
@@ -13,8 +11,10 @@ from fmpair.errors import DataError, OptionError
 from fmpair.features import FeatureSpace, Field
 from fmpair.features.history_fields import history_field
 from fmpair.models import FMPair
+from fmpair.training import problem
 from fmpair.training.loop import Task
 from fmpair.training.problem import history_of, past_of, recent_of
+from fmpair.training.update import _continued
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 6), st.sampled_from("xy")),
@@ -142,7 +142,7 @@ def in_minibatches(frame, items=None, **options):
 
 
 def test_softmax_on_a_cpu_is_over_the_items_of_a_block():
-    assert in_minibatches(of_users())
+    assert in_minibatches(of_users()) and in_minibatches(of_users(), optimizer="sgd")
     assert in_minibatches(of_users(timestamp=pl.int_range(pl.len())), history=3)
 
 
@@ -156,10 +156,13 @@ def test_softmax_on_a_cpu_is_over_the_items_of_a_block():
         {"negative_sampler": "popularity"},
         {"own_share": 0.1},
         {"device": "torch"},
+        {"blocks": 1},
     ],
     ids=str,
 )
-def test_other_options_sample_negatives(options):
+def test_other_options_sample_negatives(options, monkeypatch):
+    if "blocks" in options:  # of more items than this
+        monkeypatch.setattr(problem, "MAX_BLOCK", 7)
     if options.get("device"):
         pytest.importorskip("torch")
     assert not in_minibatches(of_users(), **options)
@@ -172,8 +175,9 @@ def test_contexts_favourites_and_learned_attributes_sample_negatives():
     assert not in_minibatches(of_users(), items, fields={"size": Field(regularization=0.1)})
 
 
-def test_a_model_that_goes_on_samples_negatives():
-    recipe = FMPair(factors=4, history=0, times=False, order=2)
-    task = Task.of(recipe, recipe, Dataset.from_frame(of_users()))
-    known = task.problem._replace(known=np.arange(len(task.problem.user)) < 3)
-    assert not replace(task, problem=known).settings.in_minibatches
+def test_an_update_samples_negatives():
+    recipe = FMPair(factors=4, history=0, times=False, order=2, epochs=1)
+    model = recipe.fit(of_users())
+    new = Dataset.from_frame(of_users().with_columns(pl.col("user") + 100))
+    task, _ = _continued(model, model.recipe, new, None)
+    assert task.settings.n_negatives == 8 and not task.settings.in_minibatches

@@ -239,11 +239,11 @@ def _target(into: Path | None) -> Folder:
 
 
 def _fits(factors: int) -> list[Job]:
-    """Return fits with sampled lists (softmax) and pairs (bpr), with and without features."""
+    """Return fits in minibatches and of lists (softmax), and of pairs (bpr)."""
     from fmpair.models.fm_pair.fm_pair import FMPair
 
-    def fit(loss: str, context: bool, attributes: bool, history: int = 0) -> None:
-        recipe = FMPair(factors=factors, loss=loss, epochs=1, blocks=2, history=history)
+    def fit(loss: str, context: bool, attributes: bool, history: int = 0, **more: Any) -> None:
+        recipe = FMPair(factors=factors, loss=loss, epochs=1, blocks=2, history=history, **more)
         recipe.fit(_events(context, attributes), validation=0.2)
 
     kinds = {
@@ -257,9 +257,16 @@ def _fits(factors: int) -> list[Job]:
         for loss in ("softmax", "bpr")
         for words, kind in kinds.items()
     ]
-    for words, kind in kinds.items():
-        name = f"{factors} factors, loss softmax{words}, with history"
-        jobs.append((name, partial(fit, "softmax", *kind, history=SOME)))
+    jobs += [
+        (
+            f"{factors} factors, loss softmax{words}, with history",
+            partial(fit, "softmax", *kind, SOME),
+        )
+        for words, kind in kinds.items()
+    ]
+    for words, history in (("", 0), (", with history", SOME)):
+        job = partial(fit, "softmax", *kinds[""], history, n_negatives=SOME)
+        jobs.append((f"{factors} factors, loss softmax{words}, sampled", job))
     return jobs
 
 

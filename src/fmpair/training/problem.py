@@ -49,9 +49,7 @@ from fmpair.training.regularisation import (
 
 # Minibatches score all items up to MAX_ITEMS; above, the events share SHARED negatives.
 MAX_ITEMS, SHARED = 1_000_000, 8192
-# Softmax over the items of a block: there are at most MAX_BLOCKS blocks. With more than MAX_BLOCK
-# items in each, sampled negatives are faster.
-MAX_BLOCKS, MAX_BLOCK = 64, 1024
+MAX_BLOCK = 2048  # items of a block; with more, sampled negatives are faster
 # Epochs between two partitions of the strata plan. With sampled lists of negatives, training
 # improves if more items occur together, and epochs are long. With pairs it does not improve.
 PARTITION_EVERY, PARTITION_PAIRS_EVERY = 1, 5
@@ -302,18 +300,17 @@ def _is_exact(options: FMPairOptions, items: int) -> bool:
 def _in_blocks(options: FMPairOptions, problem: Problem, items: int) -> bool:
     """Return whether softmax is over all items of a block of the strata plan.
 
-    It is by default, unless there are features other than histories, the catalogue is too large for
-    blocks, or a model is updated: the earlier items of its users are not learned from again, and as
-    negatives they would only be pushed down. Contexts are learned better from the steeper slopes of
-    sampled negatives.
+    It is by default, unless there are features other than histories, or blocks have too many items.
+    Contexts are learned better from the steeper slopes of sampled negatives.
     """
-    usual = (options.n_negatives, options.temperature, options.optimizer) == (None, None, None)
+    usual = options.n_negatives is None and options.temperature is None
+    usual = usual and options.optimizer in (None, "sgd")
     sampled = options.negative_sampler != "uniform" or options.impression_share
     features = (problem.contexts, problem.user_rows, problem.item_rows)
     plain = problem.triples is None and not any(len(rows.column) for rows in features)
     on_cpu = options.loss == "softmax" and resolve_device(options.device) == CPU
-    few = 2 <= items <= MAX_BLOCKS * MAX_BLOCK
-    return usual and not sampled and plain and on_cpu and few and not problem.known.any()
+    able = usual and not sampled and plain and on_cpu
+    return able and 2 <= items <= MAX_BLOCK * _blocks(options, problem, items, 0)
 
 
 def _optimizer(given: str | None, device: str) -> str:

@@ -283,11 +283,10 @@ def _task(recipe: Any, options: FMPairOptions, files: _Files) -> tuple[Task, Set
     if sizes[1] < 2:
         raise DataError("the events have only one item: ranking needs at least two")
     sampled = problem._replace(user=sample.user, item=sample.item)
-    settings = settings_of(replace(options, blocks=options.blocks or 1), space, sampled)
-    usual = choose_blocks(*sizes, settings.n_negatives)
-    if settings.in_minibatches:
-        usual = minibatches.choose_blocks(*sizes)
-    blocks = options.blocks or usual
+    blocks = options.blocks or minibatches.choose_blocks(*sizes)
+    settings = settings_of(replace(options, blocks=blocks), space, sampled)
+    if not settings.in_minibatches:
+        blocks = options.blocks or choose_blocks(*sizes, settings.n_negatives)
     task = Task(recipe, options, space, problem, data.frame_kind)
     return task, settings._replace(blocks=blocks)
 

@@ -13,11 +13,13 @@ import polars as pl
 from fmpair.arrays import Rows
 from fmpair.checks import not_negative, whole
 from fmpair.data import Dataset, as_dataset
+from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.engine.item_side import pair_columns
 from fmpair.errors import OptionError, UnknownError, listing, named, unknown
 from fmpair.features import FeatureSpace
 from fmpair.fitted.recommender import Recommender
+from fmpair.training.defaults import n_negatives_of
 from fmpair.training.growth import Grown, extend_arrays, part, put_back, renumbered
 from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
@@ -225,12 +227,23 @@ def _continued(
     problem = _problem(model, fresh, space, arrays, options)
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
+    options = _with_sampling(options, problem)
     recent = recent_of(space, past)
     earlier = np.zeros(problem.items, bool)
     earlier[: len(model.item_counts)] = model.item_counts > 0
     kind = model.frame_kind
     task = Task(model.recipe, options, space, problem, kind, arrays.seen, recent, earlier)
     return task, arrays.parameters
+
+
+def _with_sampling(options: FMPairOptions, problem: Problem) -> FMPairOptions:
+    """Return the options with sampled negatives, which leave out the earlier items of a user.
+
+    These are not learned from again, and in softmax over all items they would only be pushed down.
+    """
+    if options.loss != "softmax" or resolve_device(options.device) != CPU:
+        return options
+    return replace(options, n_negatives=n_negatives_of(options, int(problem.drawn.sum())))
 
 
 def _check_columns(model: Recommender, data: Dataset) -> None:

@@ -28,9 +28,9 @@ class MinibatchBuffers(NamedTuple):
     """A thread's buffers. Rows are events: queries, gradients, kept (their dropout), [., columns].
 
     scores: float32, flat, for the scores of all items of the block, which become slopes. moved:
-    float32 [items of a block, columns], gradients of items. slope: sums by item; curvature: of the
-    loss by an item's constant, and a bound on that by its vector. times: how often each was chosen.
-    share, square: by event, its weight and its query's squared length.
+    float32 [items of a block, columns], gradients of items. slope: sums by item; curvature: that
+    of the loss in an item's constant, and an upper bound of that in its vector. times: how often
+    each was chosen. share, square: by event, its weight and its query's squared length.
     """
 
     scratch: np.ndarray
@@ -172,23 +172,25 @@ def _turn(scores, bias, chosen, rule, buffers):
 def _move_items(tables, first, count, events, step, l2_scale, buffers):
     """Move the items of a block along the sums of their gradients.
 
-    An item that many events of a minibatch rank high could overshoot. So a step is at most twice
-    the one to the bottom of a parabola with the curvature of the loss.
+    An item that many events of a minibatch rank high could overshoot. So a step is no longer than
+    the one to the bottom of a parabola with the curvature of the loss. Regularisation, whose shares
+    of many events could be more than the whole row, is implicit.
     """
     moved, slope, (of_constant, of_vector), times = buffers[5:9]
-    share = ONE / np.float32(max(count - 1, 1))
+    of_others = ONE / np.float32(max(count - 1, 1))
     for m in range(count):
         i, own = first + m, np.float32(times[m])
-        others = (np.float32(events) - own) * share
+        others = (np.float32(events) - own) * of_others
         lost = own * (ONE - step.shrink_positive) + others * (ONE - step.shrink_negative)
         if l2_scale is not None:
             lost *= l2_scale[i]
-        kept = max(ONE - lost, ZERO)
-        rate = step.item_rate / max(ONE, step.item_rate * of_vector[m])
+        share = ONE / max(ONE, step.item_rate * of_vector[m])
+        kept, rate = ONE / (ONE + share * lost), share * step.item_rate
         for f in range(moved.shape[1]):
             tables.items[i, f] = kept * tables.items[i, f] + rate * moved[m, f]
-        kept = max(ONE - (own + others) * (ONE - step.shrink_bias), ZERO)
-        rate = step.bias_rate / max(ONE, step.bias_rate * of_constant[m])
+        lost = (own + others) * (ONE - step.shrink_bias)
+        share = ONE / max(ONE, step.bias_rate * of_constant[m])
+        kept, rate = ONE / (ONE + share * lost), share * step.bias_rate
         tables.bias[i] = kept * tables.bias[i] + rate * slope[m]
 
 
@@ -223,3 +225,6 @@ def _move_queries(event, user, users, query, rule, step, l2_scale, buffers, widt
                 scratch, table, None, none, rate, shrink, moves, p, p_end, p_column, p_value, c,
                 c_end, c_column, c_value, None, None, width
             )
+
+
+KERNELS = (_fill, _turn, _move_items, _move_queries)

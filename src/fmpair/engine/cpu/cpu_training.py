@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fmpair import kernel_cache
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
+from fmpair.engine.cpu.block_softmax import KERNELS
 from fmpair.engine.cpu.epoch import (
     ThreadPool,
     in_compiled_rounds,
@@ -34,6 +34,7 @@ from fmpair.threads import blas_on, check_process
 PROGRESS = logging.getLogger("fmpair.progress")
 NO_BIAS = np.zeros(0, np.float32)
 WITHOUT_SIGN = np.uint32(0x7FFFFFFF)  # all bits of a float32 but its sign
+TRAINING = (run_cell, run_lists, *KERNELS)  # kernels whose compilation is told
 SUMS = ("users", "items", "query", "features")  # the tables of `Accumulators`
 
 
@@ -185,9 +186,7 @@ class CPUTraining:
     def _executor(self) -> ThreadPoolExecutor:
         """Return the working threads; this one only waits, so it can be interrupted."""
         if self.executor is None:
-            # a BLAS on OpenMP counts its threads by calling thread
-            first = partial(blas_on, 1) if self.settings.in_minibatches else None
-            self.executor = ThreadPoolExecutor(workers(self.settings), initializer=first)
+            self.executor = ThreadPoolExecutor(workers(self.settings))
         return self.executor
 
     def _pool_of(self, state: State) -> ThreadPool:
@@ -333,7 +332,7 @@ def _largest_bits(bits):
 
 def _compilations() -> int:
     """Return how many kernels were compiled in this process instead of loaded."""
-    return sum(sum(kernel.stats.cache_misses.values()) for kernel in (run_cell, run_lists))
+    return sum(sum(kernel.stats.cache_misses.values()) for kernel in TRAINING)
 
 
 def _set(copies: Copies | None, rates: np.ndarray, l2: np.ndarray) -> None:

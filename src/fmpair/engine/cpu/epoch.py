@@ -35,6 +35,7 @@ from fmpair.engine.cpu.synchronization import (
 )
 from fmpair.engine.strata.partition import places
 from fmpair.rng import streams
+from fmpair.threads import blas_on
 
 WAIT = 1.0  # seconds; some systems deliver an interrupt only when such a wait is over
 MIN_PAUSE, MAX_PAUSE = 5e-5, 0.05  # seconds between two checks whether an epoch is done
@@ -178,6 +179,8 @@ def run_cells(
     stopped = synchronization_for(1).stopped
     threads = range(worker.workers(state.settings))
     parts = [worker.thread_cells(state, n, epoch, rate, stopped) for n in threads]
+    if state.settings.in_minibatches:
+        parts = [partial(_on_one_thread, part) for part in parts]
     results = []
     for turn in range(state.settings.blocks):
         before()
@@ -185,6 +188,12 @@ def run_cells(
         results += sorted(result for some in done for result in some)
         after()
     return fsum(r[1] for r in results), sum(r[2] for r in results)
+
+
+def _on_one_thread(part: Callable[[int], list[worker.Result]], turn: int) -> list[worker.Result]:
+    """Run a part with BLAS on one thread: on OpenMP, a BLAS counts them by calling thread."""
+    blas_on(1)
+    return part(turn)
 
 
 def _finish(parts: list[Future[Any]], stopped: np.ndarray) -> list[Any]:

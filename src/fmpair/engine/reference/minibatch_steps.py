@@ -75,7 +75,7 @@ def _minibatches(cell: StrataCell, epoch: int, tables: Parameters) -> Iterator[l
 
 
 def _curvature(tables: Parameters, batch: list[Choice], settings: Settings) -> Curvature:
-    """Return the curvature of the loss by an item's constant, and a bound on that by its vector."""
+    """Return the curvature of the loss in an item's constant, and an upper bound in its vector."""
     total = {item: np.zeros(2) for item in batch[0].items}
     for choice in batch:
         f = scores(tables, choice, settings) - np.array(choice.off)
@@ -92,21 +92,22 @@ def _move_items(
 ) -> None:  # fmt: skip
     """Take one step of each item along the sum of its gradients.
 
-    An item that many events of a minibatch rank high could overshoot. So a step is at most twice
-    the one to the bottom of a parabola with the curvature of the loss.
+    An item that many events of a minibatch rank high could overshoot. So a step is no longer than
+    the one to the bottom of a parabola with the curvature of the loss. Regularisation, whose shares
+    of many events could be more than the whole row, is implicit.
     """
-    share = 1 / max(len(batch[0].items) - 1, 1)
+    of_others = 1 / max(len(batch[0].items) - 1, 1)
     step = rate * settings.item_rate
     for item in curvature:
         of_bias, of_vector = step / np.maximum(1.0, step * curvature[item])
         own = sum(choice.i == item for choice in batch)
-        others = (len(batch) - own) * share
+        others = (len(batch) - own) * of_others
         scale = settings.l2_scale.items[item] if settings.l2_scale else 1.0
-        lost = step * scale * (settings.positive * own + settings.negative * others)
+        lost = of_vector * scale * (settings.positive * own + settings.negative * others)
         gradient = sum(c.weight * g["items", item] for c, g in zip(batch, gradients))
-        tables.items[item] *= max(1 - lost, 0.0)
+        tables.items[item] /= 1 + lost
         tables.items[item] += of_vector * gradient
         if settings.has_bias:
             slope = sum(c.weight * g["item_bias", item] for c, g in zip(batch, gradients))
-            tables.item_bias[item] *= max(1 - step * settings.bias * (own + others), 0.0)
+            tables.item_bias[item] /= 1 + of_bias * settings.bias * (own + others)
             tables.item_bias[item] += of_bias * slope

@@ -5,8 +5,9 @@ several events with all items of a block cost little more, since they are a prod
 the events of a cell are shuffled and learned from in minibatches. The items of the block stand for
 all items: see `raised_by`.
 
-All gradients of a minibatch are taken at the vectors that it begins with. So that hardly a vector
-moves twice, a minibatch has at most half as many events as the cell has users, or items.
+All gradients of a minibatch are taken at the vectors that it begins with. So that few vectors move
+more than once, a minibatch has at most half as many events as the cell has users, or items. The
+user with most events has on average at most MAX_OF_USER of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fmpair.engine.contract import Settings
 from fmpair.engine.strata.partition import Partition
 
 LARGEST = 256  # events of a minibatch
+MAX_OF_USER = 2  # events of the most active user in a minibatch, on average
 ITEMS = 192  # of a block at most, if there are enough events
 MIN_USERS, MIN_EVENTS, MAX_BLOCKS = 64, 256, 64  # of a block, of a cell, of a plan
 
@@ -50,8 +52,9 @@ def events_of(partition: Partition, cell: int, visits: np.ndarray, state: int) -
     order = np.random.default_rng(state).permutation(len(event))
     column = cell % partition.blocks
     items = int(partition.item_edge[column + 1] - partition.item_edge[column])
-    size = max(min(LARGEST, (last - first) // 2, items // 2), 1)
-    return CellEvents(event[order], run[order], size)
+    most = int(np.bincount(run - first).max(initial=1))  # events of a user
+    size = min(LARGEST, (last - first) // 2, items // 2, MAX_OF_USER * len(event) // most)
+    return CellEvents(event[order], run[order], max(size, 1))
 
 
 def raised_by(settings: Settings, items: int, of_block: int) -> float:
