@@ -257,16 +257,12 @@ def _fits(factors: int) -> list[Job]:
         for loss in ("softmax", "bpr")
         for words, kind in kinds.items()
     ]
-    jobs += [
-        (
-            f"{factors} factors, loss softmax{words}, with history",
-            partial(fit, "softmax", *kind, SOME),
-        )
-        for words, kind in kinds.items()
-    ]
-    for words, history in (("", 0), (", with history", SOME)):
-        job = partial(fit, "softmax", *kinds[""], history, n_negatives=SOME)
-        jobs.append((f"{factors} factors, loss softmax{words}, sampled", job))
+    name = f"{factors} factors, loss softmax"
+    for words, kind in kinds.items():
+        jobs.append((f"{name}{words}, with history", partial(fit, "softmax", *kind, SOME)))
+    for last in (0, SOME):
+        sampled = partial(fit, "softmax", False, False, last, n_negatives=SOME)
+        jobs.append((f"{name}, sampled negatives, history {last}", sampled))
     return jobs
 
 

@@ -199,10 +199,10 @@ class Setting(NamedTuple):
 def logq_correction_of(options: FMPairOptions, setting: Setting) -> bool:
     """Return whether the scores of sampled negatives are corrected to estimate the full softmax.
 
-    By default they are for uniform negatives with a history. Without the correction, the gradient
-    vanishes once the chosen item outscores the few sampled negatives. A model with a history can
-    rank the chosen item above nearly all others, so the correction improves it. Without a history
-    it improves nothing, and makes gradients with few negatives noisier.
+    By default they are for the items of a block, and for uniform negatives with a history. Without
+    the correction, the gradient vanishes once the chosen item outscores the few sampled negatives.
+    A model with a history can rank the chosen item above nearly all others, so the correction
+    improves it. Without a history it makes gradients with few negatives noisier.
     """
     if options.logq_correction is not None:
         return options.logq_correction
@@ -231,10 +231,10 @@ def dropout_of(options: FMPairOptions, setting: Setting) -> float:
 def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     """Return the regularisation of ids; for softmax it depends on how users choose items.
 
-    Users with few items are regularised more in two cases: with softmax over all items, whose
-    gradients do not vanish, and with a history, which explains most choices. Users with favourites
-    are regularised less: each repeat of a favourite adds little information, but shrinks the
-    vectors of the user and the item once more.
+    Users with few items are regularised more in two cases: with softmax over all items or those of
+    a block, whose gradients do not vanish, and with a history, which explains most choices. Users
+    with favourites are regularised less: each repeat of a favourite adds little information, but
+    shrinks the vectors of the user and the item once more.
     """
     if options.temperature is not None:
         return L2_OF_COSINES

@@ -63,9 +63,9 @@ class FMPairOptions:
         number of events), batch (items of events trained at the same time), or adaptive (items
         that the model ranks high).
     n_negatives: sampled negatives per event for softmax and warp; the other losses use one.
-        None: on the CPU softmax compares an event with all items of a block, on a GPU with all
-        items. Where it cannot, it takes 32, one per 64 items if these are more (up to 256), and a
-        tenth of the items if there are few. warp takes 32.
+        None: softmax compares an event with all items on a GPU, and on the CPU with all items of a
+        block if there are users, items and a history alone. Else it takes 32, one per 64 items if
+        these are more (up to 256), and a tenth of the items if there are few. warp takes 32.
     popularity_power: exponent of an item's number of events, for drawing by popularity.
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of negatives that are items of the user's other events; above 0 the model
@@ -99,10 +99,10 @@ class FMPairOptions:
     Engine
     ------
     optimizer: sgd (plain steps), adagrad (steps divided by the root of the squared gradients so
-        far of a user, item or value), or, for minibatches, adam. None: sgd on the cpu, else adam,
+        far of a user, item or value), or, on torch, adam. None: sgd on the cpu, else adam,
         whose rate is the learning rate times 0.8 / sqrt(factors).
     device: where to train: cpu, cuda (a GPU with minibatches; softmax then uses all items instead
-        of negatives), torch (the same on the CPU), or auto: a GPU if there is one.
+        of those of a block), torch (the same on the CPU), or auto: a GPU if there is one.
     final_rate_share: share of the learning rate left in the last epoch; 1 keeps it constant. None:
         0.1, or 0.01 with histories.
     positives: how events are visited: each once (permutation), drawn (bootstrap), or a user

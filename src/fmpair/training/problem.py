@@ -47,7 +47,7 @@ from fmpair.training.regularisation import (
     triple_l2,
 )
 
-# Minibatches score all items up to MAX_ITEMS; above, the events share SHARED negatives.
+# The torch engine scores all items up to MAX_ITEMS; above, the events share SHARED negatives.
 MAX_ITEMS, SHARED = 1_000_000, 8192
 MAX_BLOCK = 2048  # items of a block; with more, sampled negatives are faster
 # Epochs between two partitions of the strata plan. With sampled lists of negatives, training
@@ -314,7 +314,7 @@ def _in_blocks(options: FMPairOptions, problem: Problem, items: int) -> bool:
 
 
 def _optimizer(given: str | None, device: str) -> str:
-    """Return the optimizer; only minibatches support adam, and only the CPU engine sgd."""
+    """Return the optimizer; only the torch engine supports adam, and only the CPU engine sgd."""
     if given is None:
         return "sgd" if device == CPU else "adam"
     if (given == "adam") is (device == CPU) and given != "adagrad":
@@ -328,7 +328,7 @@ def _optimizer(given: str | None, device: str) -> str:
 def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: int) -> int:
     """Return B of the strata plan. items: that may be drawn; candidates: of a step, 0 for all."""
     if resolve_device(options.device) != CPU:
-        return 1  # minibatches need no plan, and kernels load slowly
+        return 1  # the torch engine needs no plan, and kernels load slowly
     from fmpair.engine.strata import minibatches
     from fmpair.engine.strata.partition import choose_blocks  # compiles kernels
 

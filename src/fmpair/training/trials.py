@@ -59,8 +59,8 @@ MIN_USERS = 30  # fewer users: no trials
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # The regularisation without a history is found by fits with 1 / L2_PACE of the epochs and steps
-# L2_PACE times as long. They use all negatives: with fewer, less regularisation is best. On a GPU
-# they also have all factors, since the best regularisation depends on both.
+# L2_PACE times as long. They use as many negatives as whole fits: with fewer, less regularisation
+# is best. On a GPU they also have all factors, since the best regularisation depends on both.
 L2_PACE = 2
 L2_FACTORS = options_module.FACTORS  # at most, on a CPU
 L2_STEP = 1.4  # ratio of two regularisations that are compared
