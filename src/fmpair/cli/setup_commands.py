@@ -257,12 +257,11 @@ def _fits(factors: int) -> list[Job]:
         for loss in ("softmax", "bpr")
         for words, kind in kinds.items()
     ]
-    name = f"{factors} factors, loss softmax"
+    softmax, name = partial(fit, "softmax"), f"{factors} factors, loss softmax"
     for words, kind in kinds.items():
-        jobs.append((f"{name}{words}, with history", partial(fit, "softmax", *kind, SOME)))
-    for last in (0, SOME):
-        sampled = partial(fit, "softmax", False, False, last, n_negatives=SOME)
-        jobs.append((f"{name}, sampled negatives, history {last}", sampled))
+        jobs.append((f"{name}{words}, with history", partial(softmax, *kind, SOME)))
+    for n in (0, SOME):
+        jobs.append((f"{name}, sampled", partial(softmax, False, False, n, n_negatives=SOME)))
     return jobs
 
 
