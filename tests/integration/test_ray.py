@@ -24,7 +24,7 @@ from engine.problems import (
     with_histories,
     with_triples,
 )
-from engine.test_contract_of_engines import KINDS, pairs_of
+from engine.test_contract_of_engines import KINDS, MINIBATCHED, pairs_of
 from experiment.tiny_run import FM, MEASURED, POPULARITY, SOURCE, TUNED
 from ray.cluster_utils import Cluster
 
@@ -168,6 +168,15 @@ def test_histories_are_learned_as_on_threads(kept, kind, shared, since):
     problem = with_histories(problem, since=since, shared=shared)
     histories = len(problem.query_groups.field) - 9
     assert_same(problem, settings_of(blocks=4, histories=histories, **KINDS[kind]))
+
+
+@pytest.mark.parametrize("positives", ["permutation", "bootstrap"])
+def test_minibatches_are_learned_as_on_threads(kept, positives):
+    problem = with_histories(problem_of("", users=30, items=40, events=600, weights=True))
+    settings = settings_of(
+        blocks=4, histories=4, positives=positives, **MINIBATCHED["all items, dropout"]
+    )
+    assert_same(problem, settings)
 
 
 def test_order_three_is_learned_as_on_threads(kept):
