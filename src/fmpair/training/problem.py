@@ -336,7 +336,7 @@ def _blocks(options: FMPairOptions, problem: Problem, items: int, candidates: in
     features = problem.has_query_features or len(problem.item_rows.column) > 0
     shared = "histories" if problem.history is not None else "features" if features else ""
     if candidates == 0:
-        usual = minibatches.choose_blocks(users, items, events)
+        usual = minibatches.choose_blocks(users, items, events, problem.history is not None)
     else:
         usual = choose_blocks(users, items, events, candidates, shared)
     blocks = options.blocks or usual

@@ -59,4 +59,5 @@ def test_blocks_grow_with_items_users_and_events():
     assert minibatches.choose_blocks(many, 3_416, many) == 32
     assert minibatches.choose_blocks(many, 10**6, many) == minibatches.MAX_BLOCKS
     assert minibatches.choose_blocks(600, 10**6, many) == 8
-    assert minibatches.choose_blocks(many, 10**6, 131_413) == 16
+    assert minibatches.choose_blocks(many, 10**6, 131_413) == 32
+    assert minibatches.choose_blocks(many, 10**6, 131_413, histories=True) == 16

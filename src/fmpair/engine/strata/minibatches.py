@@ -23,7 +23,9 @@ from fmpair.engine.strata.partition import Partition
 LARGEST = 256  # events of a minibatch
 MAX_OF_USER = 2  # events of the most active user in a minibatch, on average
 ITEMS = 192  # of a block at most, if there are enough events
-MIN_USERS, MIN_EVENTS, MAX_BLOCKS = 64, 256, 64  # of a block, of a cell, of a plan
+MIN_USERS, MIN_EVENTS, MAX_BLOCKS = 64, 128, 64  # of a block, of a cell, of a plan
+# With histories: more cells take more steps on copies, whose mean learns more slowly.
+MIN_OF_HISTORIES = 256
 
 
 class CellEvents(NamedTuple):
@@ -67,14 +69,14 @@ def raised_by(settings: Settings, items: int, of_block: int) -> float:
     return math.log(max((items - 1) / max(of_block - 1, 1), 1.0))
 
 
-def choose_blocks(users: int, items: int, events: int) -> int:
+def choose_blocks(users: int, items: int, events: int, histories: bool = False) -> int:
     """Return B for a problem's size: a power of two, independent of the number of threads."""
-    blocks = 1
+    blocks, least = 1, MIN_OF_HISTORIES if histories else MIN_EVENTS
     while (
         blocks < MAX_BLOCKS
         and items > ITEMS * blocks
         and users >= 2 * blocks * MIN_USERS
-        and events >= 4 * blocks**2 * MIN_EVENTS
+        and events >= 4 * blocks**2 * least
     ):
         blocks *= 2
     return blocks
