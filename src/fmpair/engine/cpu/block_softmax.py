@@ -102,24 +102,30 @@ def run_minibatches(
     return loss, steps
 
 
+@kernel(forceinline=True)
+def _entries(query, e, u):
+    """Return the bounds of the attributes of user u and of the context of event e."""
+    _, situation, first, contexts, user_at, profiles = query
+    p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    if len(profiles.column) > 0:
+        p, p_end = profiles.start[user_at[u]], profiles.start[user_at[u] + 1]
+    if len(contexts.column) > 0:
+        at = np.int64(situation[e]) if len(situation) > 0 else e - first
+        c, c_end = contexts.start[at], contexts.start[at + 1]
+    return p, p_end, c, c_end
+
+
 @kernel
 def _fill(event, user, state, users, query, weight, rule, step, buffers, width):
     """Build the queries of a minibatch, with dropout; return the random state."""
     scratch, queries, _, kept = buffers[:4]
     share, square = buffers[9:11]
     if query is not None:
-        shared, situation, first, contexts, user_at, profiles = query
-        c_start, c_column, c_value = contexts
-        p_start, p_column, p_value = profiles
+        shared, _, _, (_, c_column, c_value), _, (_, p_column, p_value) = query
     for n in range(len(event)):
         e, u = np.int64(event[n]), np.int64(user[n])
         if query is not None:
-            p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-            if len(p_column) > 0:
-                p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
-            if len(c_column) > 0:
-                at = np.int64(situation[e]) if len(situation) > 0 else e - first
-                c, c_end = c_start[at], c_start[at + 1]
+            p, p_end, c, c_end = _entries(query, e, u)
             sides.build_query(
                 scratch, users, u, shared.table, p, p_end, p_column, p_value, c, c_end, c_column,
                 c_value, None, None, width
@@ -200,10 +206,8 @@ def _move_queries(event, user, users, query, rule, step, l2_scale, buffers, widt
     scratch, _, gradients, kept = buffers[:4]
     none = np.float32(0)
     if query is not None:
-        shared, situation, first, contexts, user_at, profiles = query
+        shared, _, _, (_, c_column, c_value), _, (_, p_column, p_value) = query
         table, _, moves, rate, shrink = shared
-        c_start, c_column, c_value = contexts
-        p_start, p_column, p_value = profiles
     for n in range(len(event)):
         e, u = np.int64(event[n]), np.int64(user[n])
         for f in range(gradients.shape[1]):
@@ -215,12 +219,7 @@ def _move_queries(event, user, users, query, rule, step, l2_scale, buffers, widt
             scratch, users, u, None, l2_scale, none, step, None, None, width
         )
         if query is not None:
-            p, p_end, c, c_end = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-            if len(p_column) > 0:
-                p, p_end = p_start[user_at[u]], p_start[user_at[u] + 1]
-            if len(c_column) > 0:
-                at = np.int64(situation[e]) if len(situation) > 0 else e - first
-                c, c_end = c_start[at], c_start[at + 1]
+            p, p_end, c, c_end = _entries(query, e, u)
             optimizer.move_query(
                 scratch, table, None, none, rate, shrink, moves, p, p_end, p_column, p_value, c,
                 c_end, c_column, c_value, None, None, width
