@@ -46,6 +46,15 @@ def test_a_minibatch_has_at_most_half_an_event_per_user_and_per_item(sizes, most
     assert 1 <= size <= most
 
 
+def test_the_most_active_user_has_at_most_two_events_in_a_minibatch_on_average():
+    problem = problem_of("", users=40, items=60, events=900)
+    problem.user[:600] = problem.user[0]
+    parts = partition(by_user(problem, numbered=True), 1, seed=0, number=1)
+    events = minibatches.events_of(parts, 0, np.zeros(0, np.uint32), 7)
+    most = np.bincount(events.run).max()
+    assert 0 < events.size * most / len(events.event) <= minibatches.MAX_OF_USER < 20 * most / 900
+
+
 def test_items_of_a_block_stand_for_all_items():
     corrected = settings_of(loss="softmax", logq_correction=True)
     assert minibatches.raised_by(corrected, 101, 11) == pytest.approx(math.log(10))
