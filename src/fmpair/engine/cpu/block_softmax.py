@@ -15,9 +15,9 @@ from fmpair.engine.contract import Settings
 from fmpair.engine.cpu import optimizer, sides
 from fmpair.engine.cpu.lists import draw_dropout, step_share
 from fmpair.engine.cpu.losses import ONE, ZERO, exponential
-from fmpair.engine.cpu.operands import Query, StepSizes, Tables, Work
-from fmpair.engine.cpu.simd import aligned, dot, padded
-from fmpair.engine.strata.minibatches import LARGEST, CellEvents
+from fmpair.engine.cpu.products import pack, rounded, weighted_sums, with_packed
+from fmpair.engine.cpu.simd import assign, blank, dot, padded
+from fmpair.engine.strata.minibatches import LARGEST, events_of, raised_by
 from fmpair.engine.strata.sampling_tables import dropped_parts
 from fmpair.jit import FAST, kernel
 
@@ -27,10 +27,11 @@ ROWS = 2  # of scratch: the query, and its gradient
 class MinibatchBuffers(NamedTuple):
     """A thread's buffers. Rows are events: queries, gradients, kept (their dropout), [., columns].
 
-    scores: float32, flat, for the scores of all items of the block, which become slopes. moved:
-    float32 [items of a block, columns], gradients of items. slope: sums by item; curvature: that
-    of the loss in an item's constant, and an upper bound of that in its vector. times: how often
-    each was chosen. share, square: by event, its weight and its query's squared length.
+    scores: float32, flat, for the scores of all items of the block, which become slopes. packed:
+    see `products.pack`. moved: float32 [items of a block, columns], gradients of items. slope: sums
+    by item; curvature: that of the loss in an item's constant, and an upper bound of that in its
+    vector. times: how often each was chosen. share, square: by event, its weight and its query's
+    squared length.
     """
 
     scratch: np.ndarray
@@ -38,65 +39,69 @@ class MinibatchBuffers(NamedTuple):
     gradients: np.ndarray
     kept: np.ndarray
     scores: np.ndarray
+    packed: np.ndarray
     moved: np.ndarray
     slope: np.ndarray
     curvature: tuple[np.ndarray, np.ndarray]
     times: np.ndarray
     share: np.ndarray
     square: np.ndarray
+    stopped: np.ndarray
 
 
 class BlockRule(NamedTuple):
-    """Options of a minibatch. raised: see `minibatches.raised_by`. dropped: see `draw_dropout`."""
+    """Options of a minibatch. items: see `minibatches.raised_by`; dropped: `draw_dropout`."""
 
-    raised: np.float32
+    items: int
     dropped: int
 
 
-def buffers_for(settings: Settings, length: int, columns: int, items: int) -> MinibatchBuffers:
-    """Return a thread's buffers. length, columns: of vectors; items: of a block at most."""
-    size = LARGEST
-    scratch = aligned(np.zeros((ROWS, padded(length)), np.float32))
-    queries, gradients = (np.zeros((size, columns), np.float32) for _ in range(2))
-    kept = np.ones((size if dropped_parts(settings.dropout) else 1, length), np.float32)
-    by_item, by_event = np.zeros((3, items), np.float32), np.zeros((2, size), np.float32)
+def minibatch_buffers(
+    settings: Settings, length: int, items: int, stopped: np.ndarray
+) -> MinibatchBuffers:
+    """Return a thread's buffers. length: of vectors; items: of a block at most.
+
+    stopped: int64, shared by threads: above 0 to stop.
+    """
+    columns, size, most = padded(length), rounded(LARGEST), rounded(items)
+    kept = np.ones((LARGEST if dropped_parts(settings.dropout) else 1, length), np.float32)
+    by_item, by_event = np.zeros((3, items), np.float32), np.zeros((2, LARGEST), np.float32)
     return MinibatchBuffers(
-        scratch, queries, gradients, kept, np.zeros(size * items, np.float32),
-        np.zeros((items, columns), np.float32), by_item[0], (by_item[1], by_item[2]),
-        np.zeros(items, np.int64), *by_event,
+        blank(ROWS, columns), blank(size, columns), blank(size, columns), kept,
+        blank(size, most).reshape(-1), blank(most, columns).reshape(-1), blank(most, columns),
+        by_item[0], (by_item[1], by_item[2]), np.zeros(items, np.int64), *by_event, stopped,
     )
 
 
+@kernel
 def run_minibatches(
-    events: CellEvents, block: tuple[int, int], state: int, work: Work, tables: Tables,
-    query: Query | None, step: StepSizes, l2_scale: tuple, rule: BlockRule,
-    buffers: MinibatchBuffers, stopped: np.ndarray, width: object,
-) -> tuple[float, int]:
+    runs, block, state, work, tables, query, step, l2_scale, rule, buffers, width
+):
     """Learn from the events of a cell with the items of its block: (sum of losses, steps)."""
-    first, end = block
-    loss, steps, draws, user = 0.0, 0, np.uint64(state), work.run_user[events.run]
-    items = tables.items[first:end]
+    first, items = block[0], block[1] - block[0]
+    loss, steps = 0.0, 0
+    if runs[0] == runs[1] or items < 2:
+        return loss, steps
+    of_users, of_items = l2_scale
+    queries, gradients, scores, moved = (
+        buffers.queries, buffers.gradients, buffers.scores, buffers.moved
+    )
+    events = events_of(runs, items, work.run_start, work.visits, state)
+    raised, row = np.float32(raised_by(rule.items, items)), rounded(items)
     for begin in range(0, len(events.event), events.size):
-        if stopped[0]:
+        if buffers.stopped[0] > 0:
             break
-        some = slice(begin, begin + events.size)
-        event, users = events.event[some], user[some]
-        chosen, count = work.item[event] - np.int32(first), len(event)
-        queries, gradients = buffers.queries[:count], buffers.gradients[:count]
-        draws = np.uint64(
-            _fill(
-                event, users, draws, tables.users, query, work.weight, rule, step, buffers, width
-            )
-        )
-        scores = buffers.scores[: count * len(items)].reshape(count, len(items))
-        with np.errstate(over="ignore", invalid="ignore"):  # divergence is found after the epoch
-            np.matmul(queries, items.T, out=scores)
-            loss += _turn(scores, tables.bias[first:end], chosen, rule, buffers)
-            np.matmul(scores, items, out=gradients)
-            np.matmul(scores.T, queries, out=buffers.moved[: len(items)])
-        _move_items(tables, first, len(items), count, step, l2_scale[1], buffers)
+        event = events.event[begin : begin + events.size]
+        run, count = events.run[begin : begin + events.size], len(event)
+        state = _fill(event, run, state, tables.users, query, work, rule, step, buffers, width)
+        pack(tables.items, first, items, buffers.packed)
+        with_packed(scores, row, queries, buffers.packed, count, items)
+        loss += _turn(scores, row, event, first, items, work.item, tables.bias, raised, buffers)
+        weighted_sums(gradients, count, scores, row, 1, tables.items, first, items)
+        weighted_sums(moved, items, scores, 1, row, queries, 0, count)
+        _move_items(tables, first, items, count, step, of_items, buffers)
         _move_queries(
-            event, users, tables.users, query, rule, step, l2_scale[0], buffers, width
+            event, run, work.run_user, tables.users, query, rule, step, of_users, buffers, width
         )
         steps += count
     return loss, steps
@@ -116,14 +121,13 @@ def _entries(query, e, u):
 
 
 @kernel
-def _fill(event, user, state, users, query, weight, rule, step, buffers, width):
+def _fill(event, run, state, users, query, work, rule, step, buffers, width):
     """Build the queries of a minibatch, with dropout; return the random state."""
-    scratch, queries, _, kept = buffers[:4]
-    share, square = buffers[9:11]
+    scratch, queries, kept = buffers.scratch, buffers.queries, buffers.kept
     if query is not None:
         shared, _, _, (_, c_column, c_value), _, (_, p_column, p_value) = query
     for n in range(len(event)):
-        e, u = np.int64(event[n]), np.int64(user[n])
+        e, u = event[n], np.int64(work.run_user[run[n]])
         if query is not None:
             p, p_end, c, c_end = _entries(query, e, u)
             sides.build_query(
@@ -133,25 +137,27 @@ def _fill(event, user, state, users, query, weight, rule, step, buffers, width):
         else:
             sides.build_user(scratch, users, u, None, None, width)
         state = draw_dropout(state, rule.dropped, kept[n if rule.dropped > 0 else 0], scratch)
-        share[n] = step_share(weight, e, rule.dropped, step.item_rate, scratch, width)
-        square[n] = dot(scratch, 0, scratch, 0, width)
-        for f in range(queries.shape[1]):
-            queries[n, f] = scratch[0, f]
+        weight = step_share(work.weight, e, rule.dropped, step.item_rate, scratch, width)
+        buffers.share[n], buffers.square[n] = weight, dot(scratch, 0, scratch, 0, width)
+        assign(queries, n, scratch, 0, width)
     return state
 
 
 @kernel(fastmath=FAST)
-def _turn(scores, bias, chosen, rule, buffers):
-    """Turn scores into slopes and sum them up by item; return the sum of the losses."""
-    slope, (of_constant, of_vector), times, share, square = buffers[6:11]
-    count, total_loss = scores.shape[1], 0.0
+def _turn(scores, row, event, first, count, item, bias, raised, buffers):
+    """Turn scores into slopes and sum them up by item; return the sum of the losses.
+
+    row: columns of the scores, of which `count` are of items. raised: see `minibatches.raised_by`.
+    """
+    slope, (of_constant, of_vector), times = buffers.slope, buffers.curvature, buffers.times
+    total_loss = 0.0
     for m in range(count):
         slope[m], of_constant[m], of_vector[m], times[m] = ZERO, ZERO, ZERO, 0
-    for n in range(len(chosen)):
-        f, i = scores[n], chosen[n]
+    for n in range(len(event)):
+        f, i = scores[n * row : n * row + count], item[event[n]] - first
         for m in range(count):
-            f[m] += bias[m] + rule.raised
-        f[i] -= rule.raised
+            f[m] += bias[first + m] + raised
+        f[i] -= raised
         most, of_chosen, total = f[0], f[i], ZERO
         for m in range(1, count):
             most = max(most, f[m])
@@ -160,12 +166,12 @@ def _turn(scores, bias, chosen, rule, buffers):
         for m in range(count):
             total += f[m]
         total_loss += math.log(np.float64(total)) + np.float64(most - of_chosen)
-        inverse, weight = ONE / total, share[n]
+        inverse, weight, square = ONE / total, buffers.share[n], buffers.square[n]
         for m in range(count):
             p = f[m] * inverse
             curvature = weight * p * (ONE - p)
             of_constant[m] += curvature
-            of_vector[m] += curvature * square[n]
+            of_vector[m] += curvature * square
             f[m] = -weight * p
         f[i] += weight
         for m in range(count):
@@ -182,7 +188,8 @@ def _move_items(tables, first, count, events, step, l2_scale, buffers):
     the one to the bottom of a parabola with the curvature of the loss. Regularisation, whose shares
     of many events could be more than the whole row, is implicit.
     """
-    moved, slope, (of_constant, of_vector), times = buffers[5:9]
+    moved, slope, times = buffers.moved, buffers.slope, buffers.times
+    of_constant, of_vector = buffers.curvature
     of_others = ONE / np.float32(max(count - 1, 1))
     for m in range(count):
         i, own = first + m, np.float32(times[m])
@@ -201,17 +208,16 @@ def _move_items(tables, first, count, events, step, l2_scale, buffers):
 
 
 @kernel
-def _move_queries(event, user, users, query, rule, step, l2_scale, buffers, width):
+def _move_queries(event, run, run_user, users, query, rule, step, l2_scale, buffers, width):
     """Move the users and features of a minibatch, event by event."""
-    scratch, _, gradients, kept = buffers[:4]
+    scratch, gradients, kept = buffers.scratch, buffers.gradients, buffers.kept
     none = np.float32(0)
     if query is not None:
         shared, _, _, (_, c_column, c_value), _, (_, p_column, p_value) = query
         table, _, moves, rate, shrink = shared
     for n in range(len(event)):
-        e, u = np.int64(event[n]), np.int64(user[n])
-        for f in range(gradients.shape[1]):
-            scratch[0, f] = gradients[n, f]
+        e, u = event[n], np.int64(run_user[run[n]])
+        assign(scratch, 0, gradients, n, width)
         if rule.dropped > 0:
             for f in range(kept.shape[1]):
                 scratch[0, f] *= kept[n, f]
@@ -224,6 +230,3 @@ def _move_queries(event, user, users, query, rule, step, l2_scale, buffers, widt
                 scratch, table, None, none, rate, shrink, moves, p, p_end, p_column, p_value, c,
                 c_end, c_column, c_value, None, None, width
             )
-
-
-KERNELS = (_fill, _turn, _move_items, _move_queries)

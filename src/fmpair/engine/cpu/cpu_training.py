@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from fmpair import kernel_cache
 from fmpair.engine.contract import Pairs, Parameters, Problem, Settings
-from fmpair.engine.cpu.block_softmax import KERNELS
+from fmpair.engine.cpu.block_softmax import run_minibatches
 from fmpair.engine.cpu.epoch import (
     ThreadPool,
     in_compiled_rounds,
@@ -29,12 +30,12 @@ from fmpair.engine.item_side import joint_steepness, pair_columns, vector_length
 from fmpair.engine.strata import field_regularisation as fields
 from fmpair.engine.strata import partition as strata
 from fmpair.jit import kernel
-from fmpair.threads import blas_on, check_process
+from fmpair.threads import check_process
 
 PROGRESS = logging.getLogger("fmpair.progress")
 NO_BIAS = np.zeros(0, np.float32)
 WITHOUT_SIGN = np.uint32(0x7FFFFFFF)  # all bits of a float32 but its sign
-TRAINING = (run_cell, run_lists, *KERNELS)  # kernels whose compilation is told
+TRAINING = (run_cell, run_lists, run_minibatches)  # kernels whose compilation is told
 SUMS = ("users", "items", "query", "features")  # the tables of `Accumulators`
 
 
@@ -95,12 +96,6 @@ class CPUTraining:
     def epoch(self, number: int, rate: float) -> float:
         """Run one epoch (counted from 1) at a learning rate; return the mean loss of its steps."""
         check_process()
-        if not self.settings.in_minibatches:
-            return self._epoch(number, rate)
-        with blas_on(1):  # on more threads, products of matrices may have other bits
-            return self._epoch(number, rate)
-
-    def _epoch(self, number: int, rate: float) -> float:
         settings, compiled = self.settings, _compilations()
         if self.layout is None or (number - 1) % settings.partition_every == 0:
             self._partition(number)
@@ -189,6 +184,10 @@ class CPUTraining:
             self.executor = ThreadPoolExecutor(workers(self.settings))
         return self.executor
 
+    def _each(self) -> Callable[..., Any]:
+        """Return `map`, or that of the working threads if there are several."""
+        return self._executor().map if workers(self.settings) > 1 else map
+
     def _pool_of(self, state: State) -> ThreadPool:
         """Return the threads of the current layout."""
         if self.thread_pool is None or self.thread_pool.layout is not state.layout:
@@ -226,7 +225,8 @@ class CPUTraining:
             return
         assert self.query is not None
         whole = self.query.of(0)
-        merge_pieces(whole, None if sums.query is None else sums.query[0], self.pieces)
+        of_query = None if sums.query is None else sums.query[0]
+        merge_pieces(whole, of_query, self.pieces, workers(self.settings), self._each())
         if history.shared:
             rows = fields.shared_item_rows(history, self.problem.items)
             moved = whole.table[rows, : self.pairs] - self.shared_items
@@ -259,8 +259,9 @@ class CPUTraining:
         self._stop_threads()
         self.layout = None
         settings, threads = self.settings, workers(self.settings)
-        each = self._executor().map if threads > 1 else map
-        new = strata.partition(self.events, settings.blocks, settings.seed, number, threads, each)
+        new = strata.partition(
+            self.events, settings.blocks, settings.seed, number, threads, self._each()
+        )
         user_from, item_from = self._user_places()[new.user_at], self._item_places()[new.item_at]
         self.order = strata.Order(new.user_at, new.item_at)
         users, items, bias = self.tables[:3]

@@ -1,7 +1,7 @@
 """Running an epoch: all rounds on all threads, each thread by one call of compiled code.
 
 `ThreadPool` runs plain pairs on threads that stay in compiled code between epochs, `run_compiled`
-runs lists. Histories, adaptive negatives and minibatches need the interpreter: `run_cells` runs
+runs lists and minibatches. Histories and adaptive negatives need the interpreter: `run_cells` runs
 them cell by cell, and all threads wait for each other after each round. `run_given_pairs` takes
 steps on pairs that are given instead of drawn.
 """
@@ -20,10 +20,17 @@ import numpy as np
 from fmpair.arrays import empty_rows
 from fmpair.engine.contract import Pairs
 from fmpair.engine.cpu import worker
+from fmpair.engine.cpu.block_softmax import minibatch_buffers
 from fmpair.engine.cpu.layout import Repartitioner, State
 from fmpair.engine.cpu.operands import Copies, Shared
 from fmpair.engine.cpu.pairs import PairFeatures, run_pairs
-from fmpair.engine.cpu.rounds import EpochPlan, ThreadShare, run_list_rounds, run_pair_epochs
+from fmpair.engine.cpu.rounds import (
+    EpochPlan,
+    ThreadShare,
+    run_block_rounds,
+    run_list_rounds,
+    run_pair_epochs,
+)
 from fmpair.engine.cpu.simd import aligned, width_of
 from fmpair.engine.cpu.synchronization import (
     GONE,
@@ -35,7 +42,6 @@ from fmpair.engine.cpu.synchronization import (
 )
 from fmpair.engine.strata.partition import places
 from fmpair.rng import streams
-from fmpair.threads import blas_on
 
 WAIT = 1.0  # seconds; some systems deliver an interrupt only when such a wait is over
 MIN_PAUSE, MAX_PAUSE = 5e-5, 0.05  # seconds between two checks whether an epoch is done
@@ -117,17 +123,15 @@ class ThreadPool:
 
 def in_compiled_rounds(state: State) -> bool:
     """Return whether compiled code can run an epoch by itself."""
-    settings = state.settings
-    in_one_call = settings.negative_sampler != "adaptive" and not settings.in_minibatches
-    return state.problem.history is None and in_one_call
+    return state.problem.history is None and state.settings.negative_sampler != "adaptive"
 
 
 def run_compiled(
     state: State, epoch: int, rate: float, pool: ThreadPoolExecutor
 ) -> tuple[float, int]:
-    """Run an epoch of lists in compiled code: (sum of losses, steps)."""
+    """Run an epoch of lists or minibatches in compiled code: (sum of losses, steps)."""
     sync, plan = synchronization_for(state.settings.blocks), plan_for(state, epoch)
-    threads, part = worker.workers(state.settings), _list_rounds(state, plan, sync, rate)
+    threads, part = worker.workers(state.settings), _rounds(state, plan, sync, rate)
     parts = [part(ThreadShare(n, threads)) for n in range(threads)]
     _finish([pool.submit(run_part, part, sync.stopped) for part in parts], sync.stopped)
     return fsum(plan.loss), int(plan.steps.sum())  # exact, whatever the order
@@ -149,7 +153,7 @@ def compiled_part(
         rates = np.array(worker.step_sizes(state.settings, rate))
         rounds = partial(pair_epochs(state, plan, sync, rates)(part), 1)
     else:
-        rounds = _list_rounds(state, plan, sync, rate)(part)
+        rounds = _rounds(state, plan, sync, rate)(part)
     rows = range(*(blocks * n // part.threads for n in (part.number, part.number + 1)))
 
     def run(turn: int) -> list[worker.Result]:
@@ -179,8 +183,6 @@ def run_cells(
     stopped = synchronization_for(1).stopped
     threads = range(worker.workers(state.settings))
     parts = [worker.thread_cells(state, n, epoch, rate, stopped) for n in threads]
-    if state.settings.in_minibatches:
-        parts = [partial(_on_one_thread, part) for part in parts]
     results = []
     for turn in range(state.settings.blocks):
         before()
@@ -188,12 +190,6 @@ def run_cells(
         results += sorted(result for some in done for result in some)
         after()
     return fsum(r[1] for r in results), sum(r[2] for r in results)
-
-
-def _on_one_thread(part: Callable[[int], list[worker.Result]], turn: int) -> list[worker.Result]:
-    """Run a part with BLAS on one thread: on OpenMP, a BLAS counts them by calling thread."""
-    blas_on(1)
-    return part(turn)
 
 
 def _finish(parts: list[Future[Any]], stopped: np.ndarray) -> list[Any]:
@@ -227,6 +223,32 @@ def pair_epochs(
     def of(part: ThreadShare) -> Callable[[int], None]:
         of_thread = (worker.marks_for(layout), worker.scratch_for(state), width_of(state.factors))
         return lambda epoch: run_pair_epochs(part, epoch, *shared, *of_thread)
+
+    return of
+
+
+def _rounds(
+    state: State, plan: EpochPlan, sync: Synchronization, rate: float
+) -> Callable[[ThreadShare], Callable[[], None]]:
+    """Return the work of a thread on lists or minibatches."""
+    rounds = _block_rounds if state.settings.in_minibatches else _list_rounds
+    return rounds(state, plan, sync, rate)
+
+
+def _block_rounds(
+    state: State, plan: EpochPlan, sync: Synchronization, rate: float
+) -> Callable[[ThreadShare], Callable[[], None]]:
+    """Return the work of a thread on minibatches."""
+    layout, (query, _) = state.layout, worker.sides_of(state)
+    most = worker.largest_block(layout)
+
+    def of(part: ThreadShare) -> Callable[[], None]:
+        return partial(
+            run_block_rounds, part, plan, sync, layout.work, state.tables, query,
+            worker.step_sizes(state.settings, rate), layout.l2_scale, worker.block_rule(state),
+            minibatch_buffers(state.settings, state.length, most, sync.stopped),
+            width_of(state.length),
+        )
 
     return of
 

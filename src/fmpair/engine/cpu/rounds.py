@@ -6,10 +6,12 @@ the part of one cell. Parts that are None stay None, and so do not exist in the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
+from fmpair.engine.cpu.block_softmax import run_minibatches
 from fmpair.engine.cpu.folded_items import FoldedItems
 from fmpair.engine.cpu.layout import repartition_share, share_of
 from fmpair.engine.cpu.lists import run_lists
@@ -126,6 +128,29 @@ def run_list_rounds(
 
 
 @kernel
+def run_block_rounds(
+    part, plan, sync, work, tables, query, step, l2_scale, rule, buffers, width
+):
+    """Run an epoch of minibatches, see `run_minibatches`."""
+    cell, edge, state, losses, steps, turns = plan
+    blocks = len(edge) - 1
+    rows = share_of(blocks, part)
+    for turn in range(turns[0], turns[1]):
+        for row in range(rows[0], rows[1]):
+            if not wait_for_cell(sync, row, turn):
+                return
+            column = (row + turn) % blocks
+            at = row * blocks + column
+            losses[at], steps[at] = run_minibatches(
+                (cell[at], cell[at + 1]), (edge[column], edge[column + 1]), state[at], work, tables,
+                _query(query, row), step, l2_scale, rule, buffers, width,
+            )
+            store(sync.done, row * LINE, turn + 1)
+        if turns[2] and not _merge_round(sync, part, turn, query, None, None, None):
+            return
+
+
+@kernel
 def _merge_round(sync, part, turn, query, attributes, q_sums, a_sums):
     """Merge the shared tables after a round, all threads together; return False to stop."""
     if query is None:
@@ -188,34 +213,48 @@ def _merge_numbers(numbers, row, share):
         numbers[n, row] = mean
 
 
-def merge_pieces(whole: Shared, accumulators: np.ndarray | None, pieces: list[QueryPiece]) -> None:
-    """Merge a table of which each cell had a part; accumulators: of all rows, or None."""
-    moves = np.zeros(len(whole.table), np.int64)
+def merge_pieces(
+    whole: Shared, accumulators: np.ndarray | None, pieces: list[QueryPiece], threads: int,
+    each: Callable[..., Iterable[None]],
+) -> None:
+    """Merge a table of which each cell had a part; accumulators: of all rows, or None.
+
+    each: `map`, or that of `threads` threads.
+    """
+    moves, begun = np.zeros(len(whole.table), np.int64), np.zeros((2, len(whole.table)), np.bool_)
     for piece in pieces:
         np.add.at(moves, piece.feature, piece.shared.moves)
-    begun = np.zeros(len(moves), np.bool_)
-    for piece in pieces:
-        share = piece.shared.moves / np.maximum(moves[piece.feature], 1)
-        _add(whole.table, piece.feature, piece.shared.table, share.astype(np.float32), begun)
-    if accumulators is None:
-        return
-    begun[:] = False
-    for piece in pieces:
-        share = piece.shared.moves / np.maximum(moves[piece.feature], 1)
-        assert piece.accumulators is not None
-        sums = (accumulators.reshape(-1, 1), piece.accumulators.reshape(-1, 1))
-        _add(sums[0], piece.feature, sums[1], share.astype(np.float32), begun)
+    shares = [
+        (piece.shared.moves / np.maximum(moves[piece.feature], 1)).astype(np.float32)
+        for piece in pieces
+    ]
+
+    def merge_rows(number: int) -> None:
+        rows = share_of(len(moves), ThreadShare(number, threads))
+        for piece, share in zip(pieces, shares):
+            _add(whole.table, piece.feature, piece.shared.table, share, begun[0], *rows)
+            if accumulators is not None:
+                sums = (accumulators.reshape(-1, 1), piece.accumulators.reshape(-1, 1))
+                _add(sums[0], piece.feature, sums[1], share, begun[1], *rows)
+
+    list(each(merge_rows, range(threads)))
 
 
 @kernel
-def _add(table, feature, part, share, begun):
-    """Set table[feature] to share * part, or add to it where another part has begun it."""
+def _add(table, feature, part, share, begun, first, end):
+    """Set table[feature] to share * part, or add to it where another part has begun it.
+
+    Changes the rows [first, end) of the table only.
+    """
     for n in range(len(feature)):
-        if share[n] > 0:
-            f = feature[n]
-            for c in range(table.shape[1]):
-                kept = table[f, c] if begun[f] else np.float32(0)
-                table[f, c] = kept + share[n] * part[n, c]
+        f = feature[n]
+        if share[n] > 0 and first <= f < end:
+            if begun[f]:
+                for c in range(table.shape[1]):
+                    table[f, c] += share[n] * part[n, c]
+            else:
+                for c in range(table.shape[1]):
+                    table[f, c] = share[n] * part[n, c]
             begun[f] = True
 
 

@@ -1,9 +1,9 @@
 """The cells of one thread: their arguments, and running them one by one from the interpreter.
 
-`epoch` runs whole rounds in compiled code with the arguments made here. Cells with histories,
-adaptive negatives or minibatches are run by `thread_cells` and `cells`. The rows of histories are
-never stored for all events. They are made for one cell at a time, over the rows of the query table
-that they use (`QueryPiece`).
+`epoch` runs whole rounds in compiled code with the arguments made here. Cells with histories or
+adaptive negatives are run by `thread_cells` and `cells`. The rows of histories are never stored for
+all events. They are made for one cell at a time, over the rows of the query table that they use
+(`QueryPiece`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import LOSSES, History, Problem, Settings
-from fmpair.engine.cpu.block_softmax import BlockRule, run_minibatches
-from fmpair.engine.cpu.block_softmax import buffers_for as minibatch_for
+from fmpair.engine.cpu.block_softmax import BlockRule, minibatch_buffers, run_minibatches
 from fmpair.engine.cpu.folded_items import FoldedItems, folding_for, without_item_l2
 from fmpair.engine.cpu.layout import EventLayout, State
 from fmpair.engine.cpu.lists import Rule, run_lists
@@ -40,7 +39,6 @@ from fmpair.engine.cpu.triples import (
     query_triples_for,
 )
 from fmpair.engine.item_side import item_sides
-from fmpair.engine.strata import minibatches
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.field_regularisation import Accumulators
 from fmpair.engine.strata.sampling_tables import (
@@ -84,7 +82,12 @@ def cells(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
 
 def marks_for(layout: EventLayout) -> np.ndarray:
     """Return a thread's marks on the items of a block: uint8 zeros."""
-    return np.zeros(int(np.diff(layout.partition.item_edge).max(initial=0)), np.uint8)
+    return np.zeros(largest_block(layout), np.uint8)
+
+
+def largest_block(layout: EventLayout) -> int:
+    """Return the number of items of the largest block."""
+    return int(np.diff(layout.partition.item_edge).max(initial=0))
 
 
 def scratch_for(state: State) -> np.ndarray:
@@ -174,28 +177,27 @@ def _lists(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
 def _blocks(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     """Return a function that runs a cell with softmax over all items of its block."""
     settings, layout, tables = state.settings, state.layout, state.tables
-    partition, step, items = layout.partition, step_sizes(settings, rate), _drawable(state)
+    partition, step, rule = layout.partition, step_sizes(settings, rate), block_rule(state)
     width, queries = width_of(state.length), _queries(state)
-    largest = int(np.diff(partition.item_edge).max(initial=0))
-    buffers = minibatch_for(settings, state.length, tables.items.shape[1], largest)
-    dropped = dropped_parts(settings.dropout)
+    buffers = minibatch_buffers(settings, state.length, largest_block(layout), stopped)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
         runs = (int(partition.cell[cell]), int(partition.cell[cell + 1]))
         block = (int(partition.item_edge[column]), int(partition.item_edge[column + 1]))
         query, _ = queries(row, runs)
-        if runs[0] == runs[1] or block[1] - block[0] < 2:
-            return 0.0, 0
-        draws = stream(settings.seed, epoch, cell)
-        events = minibatches.events_of(partition, cell, layout.work.visits, draws)
-        raised = minibatches.raised_by(settings, items, block[1] - block[0])
         return run_minibatches(
-            events, block, draws, layout.work, tables, query, step, layout.l2_scale,
-            BlockRule(np.float32(raised), dropped), buffers, stopped, width,
+            runs, block, np.uint64(stream(settings.seed, epoch, cell)), layout.work, tables, query,
+            step, layout.l2_scale, rule, buffers, width,
         )
 
     return run
+
+
+def block_rule(state: State) -> BlockRule:
+    """Return the options of minibatches."""
+    corrected = state.settings.logq_correction
+    return BlockRule(_drawable(state) * corrected, dropped_parts(state.settings.dropout))
 
 
 def triples_of(state: State, rate: float) -> tuple[QueryTriples | None, ItemTriples | None]:

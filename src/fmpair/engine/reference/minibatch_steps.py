@@ -57,9 +57,13 @@ def _minibatches(cell: StrataCell, epoch: int, tables: Parameters) -> Iterator[l
     visits = strata.visits(settings.positives, problem, cell.events, settings.seed, epoch)
     in_order = visits[partition.event] if len(visits) else visits
     state = stream(settings.seed, epoch, cell.number)
-    events = minibatches.events_of(partition, cell.number, in_order, state)
+    events = minibatches.events_of(
+        cell.runs, end - edge, partition.run_start, in_order, np.uint64(state)
+    )
     draws = Draws(cell, state)
-    raised = minibatches.raised_by(settings, draws.everything, end - edge)
+    raised = 0.0
+    if settings.logq_correction:
+        raised = minibatches.raised_by(draws.everything, end - edge)
     off = (0.0,) + (-raised,) * (end - edge - 1)
     for begin in range(0, len(events.event), events.size):
         batch = []

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmpair.engine.contract import Settings
-from fmpair.engine.strata.partition import Partition
+from fmpair.jit import kernel
+from fmpair.rng import STEP, high, scramble
 
 LARGEST = 256  # events of a minibatch
 MAX_OF_USER = 2  # events of the most active user in a minibatch, on average
@@ -39,33 +39,44 @@ class CellEvents(NamedTuple):
     size: int
 
 
-def events_of(partition: Partition, cell: int, visits: np.ndarray, state: int) -> CellEvents:
-    """Return a cell's events; visits: how often each is learned from, empty for once each.
+@kernel
+def events_of(runs, items, run_start, visits, state):
+    """Return the CellEvents of the runs [first, last) with a block of `items` items.
 
-    state: the random state of the cell.
+    visits: how often each event is learned from, empty for once each. state: the random state of
+    the cell.
     """
-    first, last = int(partition.cell[cell]), int(partition.cell[cell + 1])
-    start = partition.run_start[first : last + 1].astype(np.int64)
-    event = np.arange(start[0], start[-1])
-    run = np.repeat(np.arange(first, last), np.diff(start))
-    if len(visits):
-        times = visits[event]
-        event, run = np.repeat(event, times), np.repeat(run, times)
-    order = np.random.default_rng(state).permutation(len(event))
-    column = cell % partition.blocks
-    items = int(partition.item_edge[column + 1] - partition.item_edge[column])
-    most = int(np.bincount(run - first).max(initial=1))  # events of a user
-    size = min(LARGEST, (last - first) // 2, items // 2, MAX_OF_USER * len(event) // most)
-    return CellEvents(event[order], run[order], max(size, 1))
+    first, last = runs
+    begun = np.int64(run_start[first])
+    count = np.int64(run_start[last]) - begun
+    if len(visits) > 0:
+        count = np.int64(visits[begun : begun + count].sum())
+    event, run = np.empty(count, np.int64), np.empty(count, np.int64)
+    n, most = 0, 1  # events so far, and those of the most active user
+    for r in range(first, last):
+        before = n
+        for e in range(run_start[r], run_start[r + 1]):
+            for _ in range(visits[e] if len(visits) > 0 else 1):
+                event[n], run[n] = e, r
+                n += 1
+        most = max(most, n - before)
+    draws = scramble(state)  # others draw from `state`
+    for n in range(count - 1, 0, -1):
+        draws += STEP
+        m = high(scramble(draws), np.uint64(n + 1))
+        event[n], event[m] = event[m], event[n]
+        run[n], run[m] = run[m], run[n]
+    size = min(LARGEST, (last - first) // 2, items // 2, MAX_OF_USER * count // most)
+    return CellEvents(event, run, max(size, 1))
 
 
-def raised_by(settings: Settings, items: int, of_block: int) -> float:
+@kernel
+def raised_by(items, of_block):
     """Return what is added to the scores of the items that an event did not choose.
 
-    Each of them stands for its share of all items in the softmax over all items.
+    Each of them stands for its share of all `items` in the softmax over all items. items: 0 for no
+    correction.
     """
-    if not settings.logq_correction:
-        return 0.0
     return math.log(max((items - 1) / max(of_block - 1, 1), 1.0))
 
 
