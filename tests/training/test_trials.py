@@ -258,10 +258,10 @@ def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups,
     model = FMPair(factors=16, epochs=9, device=device).fit(frame)
     found = model.recipe.regularization
     assert found["item"] == found["user"] / 2
-    ratio = trials.L2_STEP**trials.L2_STEPS
     usual = default * defaults.MAX_OF_EXACT  # users have few items
-    expected = usual / ratio if default > 0.15 else usual * ratio
-    assert abs(math.log(found["user"] / expected, trials.L2_STEP)) < 0.5001  # a parabola's vertex
+    steps = math.log(found["user"] / usual, trials.L2_STEP)
+    way = -1 if default > 0.15 else 1
+    assert trials.L2_STEPS - 1 < way * steps < trials.L2_STEPS + 0.01  # a parabola's vertex
     assert model.update(frame.head(5), epochs=1).recipe.regularization == found
 
 
