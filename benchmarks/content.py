@@ -4,7 +4,7 @@
     FMPAIR_DATA=... python benchmarks/content.py users MODEL [--seeds 0 1 2]
     FMPAIR_DATA=... python benchmarks/content.py cost SET FIELDS
     python benchmarks/content.py tables
-    (each with [--epochs N] [--threads N] [--into FILE])
+    (each with [--epochs N] [--threads N] [--device DEVICE] [--into FILE])
 
 warm: a tenth of the events, held out at random, all items ranked; FIELDS: `ids`, or the item's
 fields with commas between, of the set (SETS). users: MovieLens 1M, all events of a fifth of the
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--device")
     parser.add_argument("--into", type=Path, default=RESULTS)
     asked = parser.parse_args()
     if asked.question == "tables":
@@ -134,7 +135,7 @@ def data_of(name: str, given: str) -> Dataset:
 
 
 def recipe(seed: int, asked: argparse.Namespace, **options: Any) -> FMPair:
-    common = {"threads": asked.threads, "epochs": asked.epochs}
+    common = {"threads": asked.threads, "epochs": asked.epochs, "device": asked.device}
     given = {name: value for name, value in common.items() if value is not None}
     return FMPair(seed=seed, order=2, times=False, history=0, **given, **options)
 
@@ -201,6 +202,7 @@ def cost_rows(name: str, given: str, *, asked: argparse.Namespace) -> Iterable[R
     yield {
         "set": name,
         "fields": given,
+        "device": asked.device or "cpu",
         "factors": model.parameters.users.shape[1],
         "processor_seconds": round(seconds, 1),
         "seconds": round(waited, 1),
@@ -215,8 +217,9 @@ def rounded(found: Any) -> dict[str, float]:
 
 def tables(file: Path) -> str:
     """Return a table per question: the means over seeds."""
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    names = ("set", "fields", "factors", "model")
+    lines_of_file = file.read_text(encoding="utf-8").splitlines()
+    rows = [{"device": "cpu", **json.loads(line)} for line in lines_of_file]
+    names = ("set", "fields", "device", "factors", "model")
     numbers = (*METRICS, "processor_seconds", "seconds", "data_mb", "peak_mb")
     lines: list[str] = []
     for question in dict.fromkeys(row["question"] for row in rows):

@@ -38,6 +38,13 @@ def after(model, user, **options):
     return model.recommend(user, 1, **options)["item"][0]
 
 
+@pytest.mark.parametrize("columns", [{"history": []}, {"user": []}, {"user": [], "history": []}])
+def test_no_questions_get_no_lists(model, columns):
+    found = model.recommend(pl.DataFrame(columns), 3)
+    assert found.height == 0
+    assert "item" in found.columns
+
+
 def following(item):
     return f"i{(int(item[1:]) + 1) % ITEMS}"
 

@@ -113,7 +113,7 @@ class PastItems:
 
     def rows(self, items: Rows) -> Rows:
         """Return the features of each query; items: its earlier items, oldest first."""
-        if items.size > 1:
+        if items.size != 1:
             return history_rows(items, self.weight, self.features)
         latest = items.column[-len(self.weight) :]  # the same, faster, for single requests
         weight = self.weight[: len(latest)][::-1]

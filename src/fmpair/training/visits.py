@@ -66,11 +66,16 @@ def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
     """Return the held-out visits of a tenth of the users; None if users come back."""
     if not is_calendar(data) or untimed(data) or not come_once(data):
         return None
-    chosen = np.random.default_rng(0).random(len(data.users)) < VISITORS
+    # only users with events: of a part of a log, the same users could be those without
+    active = np.unique(data.user)
+    chosen = np.zeros(len(data.users), np.bool_)
+    chosen[active] = np.random.default_rng(0).random(len(active)) < VISITORS
     frame = data.take(chosen[data.user]).frame().select("user", "item", TIME)
     by_user = frame.sort(TIME, maintain_order=True).group_by("user", maintain_order=True)
     visits = by_user.agg("item")["item"].to_list()
     steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
+    if not steps:
+        return None
     before, item = [before for before, _ in steps], [item for _, item in steps]
     return Visits(data.take(~chosen[data.user]), before, item, threads)
 

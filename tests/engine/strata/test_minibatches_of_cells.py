@@ -20,8 +20,11 @@ def events_of(parts, cell, visits=np.zeros(0, np.uint32)):
     """The events of a cell in their order, as `minibatches.events_of` returns them."""
     edge, column = parts.item_edge, cell % parts.blocks
     return minibatches.events_of(
-        (int(parts.cell[cell]), int(parts.cell[cell + 1])), int(edge[column + 1] - edge[column]),
-        parts.run_start, visits, np.uint64(7),
+        (int(parts.cell[cell]), int(parts.cell[cell + 1])),
+        int(edge[column + 1] - edge[column]),
+        parts.run_start,
+        visits,
+        np.uint64(7),
     )
 
 

@@ -12,7 +12,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fmpair.engine.cpu.simd import FLOAT, INDEX, INT64, LANES, Emitter, row_operation
+from fmpair.engine.cpu.simd import FLOAT, INDEX, INT64, LANES, row_operation
 from fmpair.jit import kernel
 
 NARROW = 2 * LANES  # columns of tables are a multiple of it
