@@ -164,3 +164,14 @@ def test_products_are_the_same_however_many_are_held_at_a_time(monkeypatch):
             monkeypatch.setattr(arrays, "PRODUCTS", most)
             np.testing.assert_array_equal(rows.dot(table), whole)
             monkeypatch.undo()
+
+
+def test_many_products_are_compiled_to_the_same_sums(monkeypatch):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 5, 40)
+    column = rng.integers(0, 9, lengths.sum()).astype(np.int32)
+    rows = Rows(starts(lengths), column, rng.normal(size=len(column)).astype(np.float32))
+    table = rng.normal(size=(9, 6)).astype(np.float32)
+    monkeypatch.setattr(arrays, "MANY", 0)
+    np.testing.assert_allclose(rows.dot(table), rows.plain_dot(table), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rows.dot(table[:, ::2]), rows.plain_dot(table)[:, ::2], rtol=1e-5)

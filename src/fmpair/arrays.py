@@ -11,6 +11,7 @@ import numpy as np
 
 PIECE = 1 << 20
 PRODUCTS = 1 << 24  # numbers held at a time: 64 MB of float32
+MANY = 1 << 22  # products that are worth a compiled kernel
 FEW = 1024  # entries of a single row that are multiplied at once
 LONG = 1 << 18  # entries of a column that are worth sending to a device
 _FIRST = np.zeros(1, np.int64)
@@ -53,7 +54,17 @@ class Rows(NamedTuple):
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:
-        """Return the sum of value * table[column] per row: [rows, columns of the table].
+        """Return the sum of value * table[column] per row: [rows, columns of the table]."""
+        if len(self.column) * table.shape[1] > MANY and table.dtype == self.value.dtype:
+            from fmpair.row_sums import add_rows  # compiles a kernel
+
+            out = np.zeros((self.size, table.shape[1]), table.dtype)
+            add_rows(*self, np.ascontiguousarray(table), out)
+            return out
+        return self.plain_dot(table)
+
+    def plain_dot(self, table: np.ndarray) -> np.ndarray:
+        """Return the same without a compiler.
 
         Some rows at a time: all products at once may need many times the memory of the result.
         """
@@ -224,6 +235,8 @@ def latest_true(flags: np.ndarray) -> np.ndarray:
 
 def join_rows(parts: list[Rows]) -> Rows:
     """Join rows side by side: row r of the result holds row r of every part, in order."""
+    if len(parts) == 1:
+        return parts[0]
     start = np.sum([part.start for part in parts], axis=0)
     column, value = np.empty(start[-1], np.int32), np.empty(start[-1], np.float32)
     place = start[:-1].copy()  # where the next part's entries of each row go

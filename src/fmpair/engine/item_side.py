@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmpair.arrays import Rows, starts
+from fmpair.arrays import Rows, empty_rows, starts
 from fmpair.engine.contract import Groups, Meeting, Parameters, Triples
 
 
@@ -114,10 +114,12 @@ def dense_fields(groups: Groups, rows: Rows) -> list[slice]:
         times, size = int(counts[start]), end - start
         if size < 2 or not times or (counts[start:end] != times).any() or lengths.max() < size:
             continue
-        inside = np.flatnonzero((rows.column >= start) & (rows.column < end))
-        column = rows.column[inside].reshape(times, size)
-        together = (np.diff(inside.reshape(times, size), axis=1) == 1).all()
-        if together and (column == np.arange(start, end)).all():
+        column, together = rows.column, True
+        if times * size < len(column):  # there are other fields
+            inside = np.flatnonzero((column >= start) & (column < end)).reshape(times, size)
+            column, together = column[inside], (np.diff(inside, axis=1) == 1).all()
+        every = np.arange(start, end, dtype=np.int32)
+        if together and (column.reshape(times, size) == every).all():
             dense.append(slice(start, end))
     return dense
 
@@ -148,14 +150,21 @@ def joint_steepness(groups: Groups, rows: Rows) -> np.ndarray:
 
 def split(rows: Rows, fields: list[slice]) -> tuple[Rows, Dense]:
     """Return the rows without the dense fields, and these as matrices, zeros where missing."""
+    if not fields:
+        return rows, []
+    only = fields[0]
+    if only.start <= rows.column.min() and rows.column.max() < only.stop:
+        matrix = np.zeros((rows.size, only.stop - only.start), np.float32)
+        matrix[np.diff(rows.start) > 0] = rows.value.reshape(-1, matrix.shape[1])
+        return empty_rows(rows.size), [(only, matrix)]
     dense: Dense = []
-    kept = np.ones(len(rows.column), bool)
+    owner, kept = rows.owner, np.ones(len(rows.column), bool)
     for field in fields:
         inside = (rows.column >= field.start) & (rows.column < field.stop)
         size = field.stop - field.start
         matrix = np.zeros((rows.size, size), np.float32)
-        matrix[rows.owner[inside][::size]] = rows.value[inside].reshape(-1, size)
+        matrix[owner[inside][::size]] = rows.value[inside].reshape(-1, size)
         dense.append((field, matrix))
         kept &= ~inside
-    lengths = np.bincount(rows.owner[kept], minlength=rows.size)
+    lengths = np.bincount(owner[kept], minlength=rows.size)
     return Rows(starts(lengths), rows.column[kept], rows.value[kept]), dense

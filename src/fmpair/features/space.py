@@ -53,6 +53,10 @@ class Side:
 
     def only(self, rows: Rows, fields: Sequence[bool]) -> Rows:
         """Return the rows with only the features of the given fields."""
+        if all(fields):
+            return rows
+        if not any(fields):
+            return empty_rows(rows.size)
         chosen = np.repeat(fields, [e.size for e in self.encoders]).astype(bool)[rows.column]
         lengths = np.bincount(rows.owner[chosen], minlength=rows.size)
         return Rows(starts(lengths), rows.column[chosen], rows.value[chosen])

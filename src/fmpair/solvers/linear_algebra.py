@@ -77,22 +77,6 @@ def _add_products(start, column, value, right_start, right_column, right_value, 
                 row[right_column[f]] += weight * right_value[f]
 
 
-def _add_plain(
-    start: np.ndarray, column: np.ndarray, value: np.ndarray, table: np.ndarray, out: np.ndarray
-) -> None:
-    out += Rows(start - start[0], column[start[0] :], value[start[0] :]).dot(table)
-
-
-@kernel(plain=_add_plain)
-def add_rows(start, column, value, table, out):
-    """Add value * table[column] to out[r], over the entries of row r."""
-    for r in range(len(out)):
-        for e in range(start[r], start[r + 1]):
-            own, weight = column[e], value[e]
-            for k in range(out.shape[1]):
-                out[r, k] += weight * table[own, k]
-
-
 @kernel
 def _as_cosines(found, own, norm, shrinkage):
     """Turn inner products into cosines; those not above 0 become -inf."""

@@ -160,7 +160,7 @@ def _products(rows: Rows, table: np.ndarray, threads: int | None) -> np.ndarray:
     out, table = np.zeros((rows.size, table.shape[1]), np.float32), np.ascontiguousarray(table)
     if not len(rows.column):
         return out
-    from fmpair.solvers.linear_algebra import add_rows  # compiles kernels
+    from fmpair.row_sums import add_rows  # compiles a kernel
 
     def run(first: int) -> None:
         last = min(first + ROWS_AT_ONCE, rows.size)

@@ -208,10 +208,11 @@ def _times(rows: Rows, number: np.ndarray, side: Side) -> np.ndarray:
 
     A dimension of a vector counts by its square, its share of the vector's length.
     """
-    weight = tally(number, rows.size)[rows.owner].astype(np.float64)
+    weight = np.repeat(tally(number, rows.size).astype(np.float64), np.diff(rows.start))
     vector = np.repeat([e.is_vector for e in side.encoders], [e.size for e in side.encoders])
     if vector.any():
-        weight *= np.where(vector[rows.column], rows.value.astype(np.float64) ** 2, 1)
+        square = rows.value.astype(np.float64) ** 2
+        np.multiply(weight, square, out=weight, where=vector.all() or vector[rows.column])
     return np.bincount(rows.column, weights=weight, minlength=side.size)
 
 

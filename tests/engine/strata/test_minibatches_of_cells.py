@@ -9,6 +9,8 @@ from engine.problems import problem_of
 from fmpair.engine.strata import minibatches
 from fmpair.engine.strata.partition import by_user, partition
 
+ONCE = np.zeros(0, np.uint32)  # every event is learned from once
+
 
 def cells(**sizes):
     """(problem, partition) of small random problems in two blocks."""
@@ -16,7 +18,7 @@ def cells(**sizes):
     return problem, partition(by_user(problem, numbered=True), 2, seed=0, number=1)
 
 
-def events_of(parts, cell, visits=np.zeros(0, np.uint32)):
+def events_of(parts, cell, visits=ONCE):
     """The events of a cell in their order, as `minibatches.events_of` returns them."""
     edge, column = parts.item_edge, cell % parts.blocks
     return minibatches.events_of(

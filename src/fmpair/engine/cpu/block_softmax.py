@@ -69,7 +69,8 @@ def minibatch_buffers(
     return MinibatchBuffers(
         blank(ROWS, columns), blank(size, columns), blank(size, columns), kept,
         blank(size, most).reshape(-1), blank(most, columns).reshape(-1), blank(most, columns),
-        by_item[0], (by_item[1], by_item[2]), np.zeros(items, np.int64), *by_event, stopped,
+        by_item[0], (by_item[1], by_item[2]), np.zeros(items, np.int64), by_event[0], by_event[1],
+        stopped,
     )
 
 
