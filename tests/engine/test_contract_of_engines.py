@@ -217,10 +217,10 @@ TRIPLES += [also(kind, "c") for kind in ("softmax", "adaptive, softmax", "softma
 
 def of_order_three(problem, kind, apart=False, **changes):
     """(problem, settings) with terms of order three."""
-    problem = with_triples(problem, apart=apart)
-    if KINDS[kind].get("temperature"):
+    options, problem = {**KINDS, **MINIBATCHED}[kind], with_triples(problem, apart=apart)
+    if options.get("temperature"):
         problem = without_mirror(problem)
-    return problem, settings_of(triples=triple_l2_of(problem), **KINDS[kind], **changes)
+    return problem, settings_of(triples=triple_l2_of(problem), **options, **changes)
 
 
 @pytest.mark.parametrize(("blocks", "apart"), [(1, False), (3, True)])
@@ -256,10 +256,25 @@ def test_triples_of_histories_are_learned_as_the_reference_learns_them(name, kin
     assert_alike(*learn_with_both(name, problem, settings))
 
 
-@pytest.mark.parametrize("kind", [*LOSS, "softmax by adagrad"])
+@pytest.mark.parametrize(("parts", "apart", "scaled"), [("", True, True), ("c", False, False)])
+@pytest.mark.parametrize("name", FAST)
+def test_triples_of_histories_are_learned_in_minibatches(name, parts, apart, scaled):
+    problem = with_histories(problem_of(parts, events=60, weights=True))
+    problem, settings = of_order_three(
+        problem, "all items, dropout", apart, blocks=3, histories=4,
+        l2_scale=l2_scale_of(problem) if scaled else None,
+    )  # fmt: skip
+    slow, fast = learn_with_both(name, problem, settings)
+    assert_alike(slow, fast)
+    first, last = parameters_of(problem), fast.snapshot()
+    assert np.abs(last.query[9:, 5:] - first.query[9:, 5:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", [*LOSS, "softmax by adagrad", "all items, dropout"])
 @pytest.mark.parametrize("name", FAST)
 def test_triples_give_the_same_bits_on_any_number_of_threads(name, kind):
-    problem = with_histories(problem_of("cua", users=60, items=80, events=2000), last=5)
+    parts = "" if kind in MINIBATCHED else "cua"
+    problem = with_histories(problem_of(parts, users=60, items=80, events=2000), last=5)
     results = set()
     for threads in (1, 2, 4):
         own, settings = of_order_three(problem, kind, blocks=4, threads=threads, histories=4)

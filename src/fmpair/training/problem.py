@@ -307,7 +307,7 @@ def _in_blocks(options: FMPairOptions, problem: Problem, items: int) -> bool:
     usual = usual and options.optimizer in (None, "sgd")
     sampled = options.negative_sampler != "uniform" or options.impression_share
     features = (problem.contexts, problem.user_rows, problem.item_rows)
-    plain = problem.triples is None and not any(len(rows.column) for rows in features)
+    plain = not any(len(rows.column) for rows in features)
     on_cpu = options.loss == "softmax" and resolve_device(options.device) == CPU
     able = usual and not sampled and plain and on_cpu
     return able and 2 <= items <= MAX_BLOCK * _blocks(options, problem, items, 0)

@@ -17,6 +17,7 @@ from fmpair.engine.cpu.lists import draw_dropout, step_share
 from fmpair.engine.cpu.losses import ONE, ZERO, exponential
 from fmpair.engine.cpu.products import pack, rounded, weighted_sums, with_packed
 from fmpair.engine.cpu.simd import assign, blank, dot, padded
+from fmpair.engine.cpu.triples import meet_query
 from fmpair.engine.strata.minibatches import LARGEST, events_of, raised_by
 from fmpair.engine.strata.sampling_tables import dropped_parts
 from fmpair.jit import FAST, kernel
@@ -76,9 +77,12 @@ def minibatch_buffers(
 
 @kernel
 def run_minibatches(
-    runs, block, state, work, tables, query, step, l2_scale, rule, buffers, width
+    runs, block, state, work, tables, query, step, l2_scale, rule, q_triples, buffers, width
 ):
-    """Learn from the events of a cell with the items of its block: (sum of losses, steps)."""
+    """Learn from the events of a cell with the items of its block: (sum of losses, steps).
+
+    q_triples: of order three, or None.
+    """
     first, items = block[0], block[1] - block[0]
     loss, steps = 0.0, 0
     if runs[0] == runs[1] or items < 2:
@@ -94,15 +98,18 @@ def run_minibatches(
             break
         event = events.event[begin : begin + events.size]
         run, count = events.run[begin : begin + events.size], len(event)
-        state = _fill(event, run, state, tables.users, query, work, rule, step, buffers, width)
+        state = _fill(
+            event, run, state, tables.users, query, work, rule, step, q_triples, buffers, width
+        )
         pack(tables.items, first, items, buffers.packed)
         with_packed(scores, row, queries, buffers.packed, count, items)
         loss += _turn(scores, row, event, first, items, work.item, tables.bias, raised, buffers)
         weighted_sums(gradients, count, scores, row, 1, tables.items, first, items)
         weighted_sums(moved, items, scores, 1, row, queries, 0, count)
-        _move_items(tables, first, items, count, step, of_items, buffers)
+        _move_items(tables, first, items, count, step, of_items, q_triples, buffers)
         _move_queries(
-            event, run, work.run_user, tables.users, query, rule, step, of_users, buffers, width
+            event, run, work.run_user, tables.users, query, rule, step, of_users, q_triples,
+            buffers, width
         )
         steps += count
     return loss, steps
@@ -122,7 +129,7 @@ def _entries(query, e, u):
 
 
 @kernel
-def _fill(event, run, state, users, query, work, rule, step, buffers, width):
+def _fill(event, run, state, users, query, work, rule, step, q_triples, buffers, width):
     """Build the queries of a minibatch, with dropout; return the random state."""
     scratch, queries, kept = buffers.scratch, buffers.queries, buffers.kept
     if query is not None:
@@ -133,10 +140,10 @@ def _fill(event, run, state, users, query, work, rule, step, buffers, width):
             p, p_end, c, c_end = _entries(query, e, u)
             sides.build_query(
                 scratch, users, u, shared.table, p, p_end, p_column, p_value, c, c_end, c_column,
-                c_value, None, None, width
+                c_value, q_triples, None, width
             )
         else:
-            sides.build_user(scratch, users, u, None, None, width)
+            sides.build_user(scratch, users, u, q_triples, None, width)
         state = draw_dropout(state, rule.dropped, kept[n if rule.dropped > 0 else 0], scratch)
         weight = step_share(work.weight, e, rule.dropped, step.item_rate, scratch, width)
         buffers.share[n], buffers.square[n] = weight, dot(scratch, 0, scratch, 0, width)
@@ -182,7 +189,7 @@ def _turn(scores, row, event, first, count, item, bias, raised, buffers):
 
 
 @kernel(fastmath=FAST)
-def _move_items(tables, first, count, events, step, l2_scale, buffers):
+def _move_items(tables, first, count, events, step, l2_scale, q_triples, buffers):
     """Move the items of a block along the sums of their gradients.
 
     An item that many events of a minibatch rank high could overshoot. So a step is no longer than
@@ -192,16 +199,25 @@ def _move_items(tables, first, count, events, step, l2_scale, buffers):
     moved, slope, times = buffers.moved, buffers.slope, buffers.times
     of_constant, of_vector = buffers.curvature
     of_others = ONE / np.float32(max(count - 1, 1))
+    pairs = moved.shape[1]
+    if q_triples is not None:
+        pairs = q_triples.first
     for m in range(count):
         i, own = first + m, np.float32(times[m])
         others = (np.float32(events) - own) * of_others
         lost = own * (ONE - step.shrink_positive) + others * (ONE - step.shrink_negative)
+        scale = ONE
         if l2_scale is not None:
-            lost *= l2_scale[i]
+            scale = l2_scale[i]
         share = ONE / max(ONE, step.item_rate * of_vector[m])
-        kept, rate = ONE / (ONE + share * lost), share * step.item_rate
-        for f in range(moved.shape[1]):
+        kept, rate = ONE / (ONE + share * (lost * scale)), share * step.item_rate
+        for f in range(pairs):
             tables.items[i, f] = kept * tables.items[i, f] + rate * moved[m, f]
+        if q_triples is not None:
+            lost = (own + others) * (ONE - q_triples.shrink_item)
+            kept = ONE / (ONE + share * (lost * scale))
+            for f in range(pairs, moved.shape[1]):
+                tables.items[i, f] = kept * tables.items[i, f] + rate * moved[m, f]
         lost = (own + others) * (ONE - step.shrink_bias)
         share = ONE / max(ONE, step.bias_rate * of_constant[m])
         kept, rate = ONE / (ONE + share * lost), share * step.bias_rate
@@ -209,8 +225,13 @@ def _move_items(tables, first, count, events, step, l2_scale, buffers):
 
 
 @kernel
-def _move_queries(event, run, run_user, users, query, rule, step, l2_scale, buffers, width):
-    """Move the users and features of a minibatch, event by event."""
+def _move_queries(
+    event, run, run_user, users, query, rule, step, l2_scale, q_triples, buffers, width
+):
+    """Move the users and features of a minibatch, event by event.
+
+    The pairs that a feature forms are those with the vectors as they are now.
+    """
     scratch, gradients, kept = buffers.scratch, buffers.gradients, buffers.kept
     none = np.float32(0)
     if query is not None:
@@ -218,16 +239,23 @@ def _move_queries(event, run, run_user, users, query, rule, step, l2_scale, buff
         table, _, moves, rate, shrink = shared
     for n in range(len(event)):
         e, u = event[n], np.int64(run_user[run[n]])
+        if q_triples is not None:
+            if query is not None:
+                p, p_end, c, c_end = _entries(query, e, u)
+                meet_query(
+                    q_triples, None, scratch, users, u, table, p, p_end, p_column, p_value, c,
+                    c_end, c_column, c_value
+                )
         assign(scratch, 0, gradients, n, width)
         if rule.dropped > 0:
             for f in range(kept.shape[1]):
                 scratch[0, f] *= kept[n, f]
         optimizer.move_user(
-            scratch, users, u, None, l2_scale, none, step, None, None, width
+            scratch, users, u, None, l2_scale, none, step, q_triples, None, width
         )
         if query is not None:
             p, p_end, c, c_end = _entries(query, e, u)
             optimizer.move_query(
                 scratch, table, None, none, rate, shrink, moves, p, p_end, p_column, p_value, c,
-                c_end, c_column, c_value, None, None, width
+                c_end, c_column, c_value, q_triples, None, width
             )

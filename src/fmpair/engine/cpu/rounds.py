@@ -143,7 +143,7 @@ def run_block_rounds(
             at = row * blocks + column
             losses[at], steps[at] = run_minibatches(
                 (cell[at], cell[at + 1]), (edge[column], edge[column + 1]), state[at], work, tables,
-                _query(query, row), step, l2_scale, rule, buffers, width,
+                _query(query, row), step, l2_scale, rule, None, buffers, width,
             )
             store(sync.done, row * LINE, turn + 1)
         if turns[2] and not _merge_round(sync, part, turn, query, None, None, None):

@@ -28,7 +28,7 @@ from fmpair.engine.cpu.simd import (
     gather,
     row_operation,
 )
-from fmpair.engine.cpu.triples import add_features, begin_query, end_query, meet_item
+from fmpair.engine.cpu.triples import begin_query, end_query, meet_item, meet_query
 from fmpair.jit import kernel
 
 
@@ -149,10 +149,10 @@ def build_query(
     gather(scratch, 0, users, u, table, c, c_end, c_column, c_value, width)
     gather(scratch, 0, scratch, 0, table, p, p_end, p_column, p_value, width)
     if q_triples is not None:
-        begin_query(q_triples, i_triples, scratch, users, u)
-        add_features(q_triples, table, p, p_end, p_column, p_value)
-        add_features(q_triples, table, c, c_end, c_column, c_value)
-        end_query(q_triples, scratch)
+        meet_query(
+            q_triples, i_triples, scratch, users, u, table, p, p_end, p_column, p_value, c, c_end,
+            c_column, c_value
+        )
 
 
 @kernel(forceinline=True)

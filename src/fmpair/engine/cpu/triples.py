@@ -162,6 +162,18 @@ def end_query(q_triples, scratch):
     )
 
 
+@kernel(forceinline=True)
+def meet_query(
+    q_triples, i_triples, scratch, users, u, table, p, p_end, p_column, p_value, c, c_end, c_column,
+    c_value,
+):
+    """Set what each feature of a query forms pairs with; scratch[0] becomes [q | A2 | A1]."""
+    begin_query(q_triples, i_triples, scratch, users, u)
+    add_features(q_triples, table, p, p_end, p_column, p_value)
+    add_features(q_triples, table, c, c_end, c_column, c_value)
+    end_query(q_triples, scratch)
+
+
 @kernel(fastmath=FAST, forceinline=True)
 def keep_query_sums(q_triples, i_triples, scratch):
     """Keep the query's A1 after dropout: items move along it after scratch[0] has changed."""

@@ -180,6 +180,7 @@ def _blocks(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
     partition, step, rule = layout.partition, step_sizes(settings, rate), block_rule(state)
     width, queries = width_of(state.length), _queries(state)
     buffers = minibatch_buffers(settings, state.length, largest_block(layout), stopped)
+    every, _ = triples_of(state, rate)
 
     def run(row: int, column: int) -> tuple[float, int]:
         cell = row * settings.blocks + column
@@ -188,7 +189,7 @@ def _blocks(state: State, epoch: int, rate: float, stopped: np.ndarray) -> Cell:
         query, _ = queries(row, runs)
         return run_minibatches(
             runs, block, np.uint64(stream(settings.seed, epoch, cell)), layout.work, tables, query,
-            step, layout.l2_scale, rule, buffers, width,
+            step, layout.l2_scale, rule, _cell_triples(state, every, row), buffers, width,
         )
 
     return run

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from fmpair.engine.contract import Parameters, Settings
+from fmpair.engine.contract import Parameters, Settings, Triples
+from fmpair.engine.item_side import pair_columns
 from fmpair.engine.reference.draws import Draws, StrataCell, choice_of, with_history
 from fmpair.engine.reference.objective import (
     Choice,
     ascent,
     bounded,
     loss,
+    query_ascent,
     query_side,
+    query_slope,
     scores,
     slopes,
     take_step,
@@ -34,17 +37,20 @@ def run_minibatches(
 
     moved: the moves of each feature of queries, and of items.
     """
-    losses: list[float] = []
+    losses, triples = list[float](), cell.problem.triples
     for batch in _minibatches(cell, epoch, tables):
-        losses += [loss(tables, choice, settings) for choice in batch]
-        batch = [bounded(tables, choice, settings, rate) for choice in batch]
-        gradients = [ascent(tables, choice, settings) for choice in batch]
-        curvature = _curvature(tables, batch, settings)
-        for choice, gradient in zip(batch, gradients):
-            of_query = {row: g for row, g in gradient.items() if row[0] in ("users", "query")}
-            take_step(tables, choice, settings, rate, feature_rates, unweighted=of_query)
+        losses += [loss(tables, choice, settings, triples) for choice in batch]
+        batch = [bounded(tables, choice, settings, rate, triples) for choice in batch]
+        gradients = [ascent(tables, choice, settings, triples) for choice in batch]
+        curvature = _curvature(tables, batch, settings, triples)
+        of_queries = [query_slope(tables, choice, settings, triples) for choice in batch]
+        for choice, slope in zip(batch, of_queries):
+            take_step(
+                tables, choice, settings, rate, feature_rates, triples=triples,
+                unweighted=query_ascent(tables, choice, slope, triples),
+            )  # fmt: skip
             moved[0][choice.query[0]] += 1
-        _move_items(tables, batch, gradients, settings, rate, curvature)
+        _move_items(tables, batch, gradients, settings, rate, curvature, triples)
     return losses
 
 
@@ -78,12 +84,14 @@ def _minibatches(cell: StrataCell, epoch: int, tables: Parameters) -> Iterator[l
         yield batch
 
 
-def _curvature(tables: Parameters, batch: list[Choice], settings: Settings) -> Curvature:
+def _curvature(
+    tables: Parameters, batch: list[Choice], settings: Settings, triples: Triples | None
+) -> Curvature:
     """Return the curvature of the loss in an item's constant, and an upper bound in its vector."""
     total = {item: np.zeros(2) for item in batch[0].items}
     for choice in batch:
-        f = scores(tables, choice, settings) - np.array(choice.off)
-        q = query_side(tables, choice)
+        f = scores(tables, choice, settings, triples) - np.array(choice.off)
+        q = query_side(tables, choice, triples)
         chances = np.abs(slopes(f, settings.loss) - (np.arange(len(f)) == 0))
         for item, p in zip(choice.items, chances):
             total[item] += choice.weight * p * (1 - p) * np.array([1.0, q @ q])
@@ -92,7 +100,7 @@ def _curvature(tables: Parameters, batch: list[Choice], settings: Settings) -> C
 
 def _move_items(
     tables: Parameters, batch: list[Choice], gradients: list[dict], settings: Settings,
-    rate: float, curvature: Curvature,
+    rate: float, curvature: Curvature, triples: Triples | None,
 ) -> None:  # fmt: skip
     """Take one step of each item along the sum of its gradients.
 
@@ -108,6 +116,10 @@ def _move_items(
         others = (len(batch) - own) * of_others
         scale = settings.l2_scale.items[item] if settings.l2_scale else 1.0
         lost = of_vector * scale * (settings.positive * own + settings.negative * others)
+        if triples and settings.triples:
+            of_triples = of_vector * scale * settings.triples.item * (own + others)
+            pairs = pair_columns(len(tables.items[item]), triples)
+            lost = np.repeat([lost, of_triples], [pairs, triples.factors])
         gradient = sum(c.weight * g["items", item] for c, g in zip(batch, gradients))
         tables.items[item] /= 1 + lost
         tables.items[item] += of_vector * gradient

@@ -128,22 +128,45 @@ def ascent(
     parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
 ) -> dict[tuple[str, int], np.ndarray]:
     """Return -d loss / d(row) for every row the loss depends on, by (table, row)."""
-    out: dict[tuple[str, int], np.ndarray] = {}
     f = scores(parameters, choice, settings, triples) - np.array(choice.off or 0.0)
     q = query_side(parameters, choice, triples)
-    cosine = settings.temperature > 0
+    cosine, of_query = settings.temperature > 0, np.zeros(len(q))
+    parts: list[tuple[float, Gradients]] = []
     for slope, item, side in zip(slopes(f, settings.loss), choice.items, choice.sides):
         p, _ = item_side(parameters, item, side, triples)
-        of_query = _cosine_slope(p, q, settings.temperature) if cosine else p
-        of_query = of_query if choice.kept is None else of_query * choice.kept
+        of_query += slope * (_cosine_slope(p, q, settings.temperature) if cosine else p)
         of_item = _cosine_slope(q, p, settings.temperature) if cosine else q
-        parts = _query_gradients(parameters, choice, of_query, triples)
-        parts += _item_gradients(parameters, item, side, of_item, triples, not cosine)
+        rows = _item_gradients(parameters, item, side, of_item, triples, not cosine)
         if not cosine:  # a product has constants
-            parts += [("item_bias", item, 1.0, np.array(1.0))]
-            parts += [("feature_bias", int(c), x, np.array(1.0)) for c, x in zip(*side)]
-        for table, row, value, gradient in parts:
-            out[table, row] = out.get((table, row), 0.0) + slope * value * gradient
+            rows += [("item_bias", item, 1.0, np.array(1.0))]
+            rows += [("feature_bias", int(c), x, np.array(1.0)) for c, x in zip(*side)]
+        parts.append((slope, rows))
+    return query_ascent(parameters, choice, of_query, triples) | _summed(parts)
+
+
+def query_slope(
+    parameters: Parameters, choice: Choice, settings: Settings, triples: Triples | None = None
+) -> np.ndarray:
+    """Return -d loss / d q, for products."""
+    f = scores(parameters, choice, settings, triples) - np.array(choice.off or 0.0)
+    members = zip(slopes(f, settings.loss), choice.items, choice.sides)
+    return np.sum([s * item_side(parameters, i, side, triples)[0] for s, i, side in members], 0)
+
+
+def query_ascent(
+    parameters: Parameters, choice: Choice, slope: np.ndarray, triples: Triples | None = None
+) -> dict[tuple[str, int], np.ndarray]:
+    """Return -d loss / d(row) for the rows of the query; slope: -d loss / d q."""
+    slope = slope if choice.kept is None else slope * choice.kept
+    return _summed([(1.0, _query_gradients(parameters, choice, slope, triples))])
+
+
+def _summed(parts: list[tuple[float, Gradients]]) -> dict[tuple[str, int], np.ndarray]:
+    """Return the sum of the gradients of every row, each list times its factor."""
+    out: dict[tuple[str, int], np.ndarray] = {}
+    for factor, gradients in parts:
+        for table, row, value, gradient in gradients:
+            out[table, row] = out.get((table, row), 0.0) + factor * value * gradient
     return out
 
 
