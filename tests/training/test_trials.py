@@ -12,7 +12,7 @@ import pytest
 
 from fmpair import Dataset
 from fmpair.cli import run
-from fmpair.errors import OptionError
+from fmpair.errors import OptionError, TrainingError
 from fmpair.models import FMPair
 from fmpair.training import defaults, trials
 from fmpair.training.visits import Visits, come_once
@@ -162,28 +162,38 @@ def sums(users=80, steps=14, items=12):
 LAST_TWO = {"last": 2, "fade": 0.0}
 
 
-def test_pairs_of_earlier_items_are_used_on_a_gpu_where_two_items_decide(caplog):
-    pytest.importorskip("torch")
-    recipe = FMPair(history=LAST_TWO, device="torch", epochs=6)
+@pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("torch", 6)])
+def test_pairs_of_earlier_items_are_used_where_two_items_decide(device, epochs, caplog):
+    if device == "torch":
+        pytest.importorskip("torch")
+    recipe = FMPair(history=LAST_TWO, device=device, epochs=epochs)
     with caplog.at_level(logging.INFO, "fmpair"):
         chosen = trials.resolve_auto(recipe, Dataset.from_frame(sums()))
     assert chosen.order == 3
     assert "order: using three for pairs of earlier items" in caplog.text
-    usual = defaults.FACTORS_OF_MANY
+    usual = defaults.FACTORS if device == "cpu" else defaults.FACTORS_OF_MANY
     assert (chosen.factors, chosen.factors3) == (usual * 3 // 4, usual // 4)
 
 
-def test_pairs_of_earlier_items_are_left_out_where_one_item_decides():
-    pytest.importorskip("torch")
-    recipe = FMPair(history=LAST_TWO, device="torch", epochs=4)
+@pytest.mark.parametrize("device", ["cpu", "torch"])
+def test_pairs_of_earlier_items_are_left_out_where_one_item_decides(device):
+    if device == "torch":
+        pytest.importorskip("torch")
+    recipe = FMPair(history=LAST_TWO, device=device, epochs=4)
     chosen = trials.resolve_auto(recipe, Dataset.from_frame(events(ordered=True, users=60)))
     assert (chosen.order, chosen.factors, chosen.factors3) == (2, None, None)
 
 
-def test_pairs_of_earlier_items_are_not_tried_on_a_cpu_or_if_the_order_is_set():
-    data = Dataset.from_frame(sums(users=40))
-    assert trials.resolve_auto(FMPair(history=LAST_TWO), data).order == 2
-    assert trials.resolve_auto(FMPair(history=LAST_TWO, device="torch", order=2), data).order == 2
+def diverge(self, options, **changes):
+    raise TrainingError("training diverged in epoch 1")
+
+
+def test_pairs_of_earlier_items_are_not_used_if_a_fit_diverges(caplog, monkeypatch):
+    monkeypatch.setattr(trials._Trial, "choice", diverge)
+    recipe = FMPair(history=LAST_TWO, order="auto")
+    with caplog.at_level(logging.INFO, "fmpair"):
+        assert trials.resolve_auto(recipe, Dataset.from_frame(sums(users=40))).order == 2
+    assert "since a fit diverged" in caplog.text
 
 
 def test_times_are_true_false_or_auto():

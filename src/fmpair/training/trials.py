@@ -176,9 +176,9 @@ class _AutoOptions:
     def item_pairs(self) -> bool:
         """Whether order three is tried for pairs of earlier items.
 
-        It is on a GPU, where it takes seconds, if the events have users, items and times alone.
+        It is if the events have users, items and times alone, unless there are very many.
         """
-        free = self.options.order == AUTO and self.plain and self.ids_on_gpu
+        free = self.options.order == AUTO and self.plain and self.ids_alone
         return free and len(self.data) <= MAX_REPEATED and (self.history or self.set_history)
 
     @property
@@ -197,11 +197,14 @@ class _AutoOptions:
         return free and len(self.data) <= MAX_REPEATED
 
     @property
+    def ids_alone(self) -> bool:
+        """Whether events have users, items and times alone."""
+        attributes = self.data.user_table.width + self.data.item_table.width
+        return not (self.data.context or attributes or self.options.fields)
+
+    @property
     def ids_on_gpu(self) -> bool:
-        """Whether fits are on a GPU, and events have users, items and times alone."""
-        tables = (self.data.user_table, self.data.item_table)
-        described = self.data.context or any(table.width for table in tables) or self.options.fields
-        return resolve_device(self.options.device) != CPU and not described
+        return resolve_device(self.options.device) != CPU and self.ids_alone
 
     @property
     def plain(self) -> bool:
@@ -345,15 +348,21 @@ def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
 def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
     """Use order three for pairs of earlier items, and of users and earlier items, if it is better.
 
-    Small fits without dropout overfit these pairs more than full fits do, so any gain is enough.
-    A quarter of the factors are of triples, so that the model is not larger.
+    Small fits without dropout overfit these pairs more than full fits do, so any gain is enough. On
+    a CPU, where epochs take half as long again, it must be a standard error. A quarter of the
+    factors are of triples, so that the model is not larger.
     """
     options = without.options
     if not options.history or options.order != 2 or options.fields:
         return without
-    trial = replace(trial, small={**trial.small, "epochs": min(options.epochs, RAMPED)})
-    second, third = trial.choice(options), trial.choice(options, order=3)
-    helps = third.better_than(second, 0.0)
+    small = {"factors": trial.small["factors"], "epochs": min(options.epochs, RAMPED)}
+    trial = replace(trial, small={**small, "dropout": 0.0})
+    try:
+        second, third = trial.choice(options), trial.choice(options, order=3)
+    except TrainingError:
+        PROGRESS.info("order: not using three for pairs of earlier items, since a fit diverged")
+        return without
+    helps = third.better_than(second, 1.0 if resolve_device(options.device) == CPU else 0.0)
     _report("order", "three for pairs of earlier items", (helps, third, second))
     if not helps:
         return without

@@ -91,12 +91,18 @@ def _buffers(meeting: Meeting, factors: int) -> tuple[np.ndarray, np.ndarray, np
     return np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.zeros(factors, np.float32)
 
 
+@kernel(forceinline=True)
+def _at(first, c):
+    """Return first + c, unsigned: loops over indices that may be negative are not vectorised."""
+    return np.uintp(first + c)
+
+
 @kernel(fastmath=FAST, forceinline=True)
 def _add(sums, square, meets, group, x, table, row, first):
     """Add one feature of a side: x times the row's triple vector."""
     alone = meets[group, group]
     for c in range(len(square)):
-        part = x * table[row, first + c]
+        part = x * table[row, _at(first, c)]
         sums[group, c] += part
         square[c] += alone * part * part
 
@@ -115,7 +121,7 @@ def _meet(sums, square, meets, met, target, row, column):
         total = -square[c]
         for g in range(len(sums)):
             total += sums[g, c] * met[g, c]
-        target[row, column + c] = HALF * total
+        target[row, _at(column, c)] = HALF * total
         square[c] = ZERO
     for g in range(len(sums)):
         for c in range(len(square)):
@@ -136,7 +142,7 @@ def begin_query(q_triples, i_triples, scratch, users, u):
     if i_triples is not None:
         first, factors = q_triples.first, len(q_triples.square)
         for f in range(factors):
-            scratch[0, first + factors + f] = scratch[0, first + f]
+            scratch[0, _at(first + factors, f)] = scratch[0, _at(first, f)]
     _add(
         q_triples.sums, q_triples.square, q_triples.meets, q_triples.user, ONE, users, u,
         q_triples.first
@@ -180,7 +186,7 @@ def keep_query_sums(q_triples, i_triples, scratch):
     if i_triples is not None:
         held, first = i_triples.held, q_triples.first + len(i_triples.held)
         for f in range(len(held)):
-            held[f] = scratch[0, first + f]
+            held[f] = scratch[0, _at(first, f)]
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -190,12 +196,12 @@ def meet_item(q_triples, i_triples, scratch, m, items, i, table, start, end, col
         return ZERO
     first, factors, lost = q_triples.first, len(q_triples.square), ZERO
     for f in range(factors):
-        whole, item_value = scratch[m + 1, first + f], items[i, first + f]
+        whole, item_value = scratch[m + 1, _at(first, f)], items[i, _at(first, f)]
         lost += whole * whole - item_value * item_value
     for e in range(start, end):
         x, row = value[e], np.int64(column[e])
         for f in range(factors):
-            part = x * table[row, first + f]
+            part = x * table[row, _at(first, f)]
             lost -= part * part
     if i_triples is not None:
         _, group, meets, sums, _, square, _ = i_triples
@@ -218,10 +224,10 @@ def turn_triples(q_triples, i_triples, scratch, twice, size):
     for m in range(size):
         if twice > ZERO:
             for f in range(factors):
-                scratch[m + 1, first + f] = scratch[0, first + f]
+                scratch[m + 1, _at(first, f)] = scratch[0, _at(first, f)]
         if i_triples is not None:
             for f in range(factors):
-                scratch[m + 1, first + factors + f] = ZERO
+                scratch[m + 1, _at(first + factors, f)] = ZERO
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -245,8 +251,8 @@ def triple_norms(q_triples, i_triples, scratch, items, member, twice, norm, size
     for m in range(size):
         i = np.int64(member[m])
         for f in range(factors):
-            grad = held[f] * (met[m, group, f] - alone * items[i, first + f])
-            grad += scratch[m + 1, first + f]
+            grad = held[f] * (met[m, group, f] - alone * items[i, _at(first, f)])
+            grad += scratch[m + 1, _at(first, f)]
             norm[m] += grad * grad
 
 
@@ -270,9 +276,9 @@ def move_item(q_triples, i_triples, scratch, items, i, m, kept, kept_triples, ga
         return
     group, held, met, alone = _of_items(i_triples)
     for f in range(factors):
-        old = items[i, first + f]
-        grad = scratch[m + 1, first + f] + held[f] * (met[m, group, f] - alone * old)
-        items[i, first + f] = kept_triples * old + gain * grad
+        old = items[i, _at(first, f)]
+        grad = scratch[m + 1, _at(first, f)] + held[f] * (met[m, group, f] - alone * old)
+        items[i, _at(first, f)] = kept_triples * old + gain * grad
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -288,11 +294,11 @@ def move_row(
     )
     alone = q_triples.meets[group, group] * x
     for f in range(factors):
-        old = table[row, first + f]
-        grad[f] = x * scratch[0, first + f] * (met[group, f] - alone * old)
+        old = table[row, _at(first, f)]
+        grad[f] = x * scratch[0, _at(first, f)] * (met[group, f] - alone * old)
     if i_triples is not None:
         for f in range(factors):
-            grad[f] += x * scratch[0, first + factors + f]
+            grad[f] += x * scratch[0, _at(first + factors, f)]
     if sums is not None:
         square = ZERO
         for f in range(first):
@@ -306,7 +312,7 @@ def move_row(
     for f in range(first):
         table[row, f] = kept * table[row, f] + rate * x * scratch[0, f]
     for f in range(factors):
-        table[row, first + f] = kept_triples * table[row, first + f] + rate * grad[f]
+        table[row, _at(first, f)] = kept_triples * table[row, _at(first, f)] + rate * grad[f]
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -325,9 +331,9 @@ def move_attribute(q_triples, i_triples, scratch, table, f, m, gain, up, kept, k
     group, held, met = np.int64(i_triples.group[f]), i_triples.held, i_triples.met
     alone = up * i_triples.meets[group, group]
     for c in range(factors):
-        old = table[f, first + c]
-        grad = gain * (scratch[m + 1, first + c] + held[c] * met[m, group, c])
-        table[f, first + c] = (kept_triples - alone * held[c]) * old + grad
+        old = table[f, _at(first, c)]
+        grad = gain * (scratch[m + 1, _at(first, c)] + held[c] * met[m, group, c])
+        table[f, _at(first, c)] = (kept_triples - alone * held[c]) * old + grad
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -337,7 +343,7 @@ def gather_triples(q_triples, i_triples, grads, f, m, slope):
         first, factors, group = q_triples.first, len(q_triples.square), np.int64(i_triples.group[f])
         held, met = i_triples.held, i_triples.met
         for c in range(factors):
-            grads[f, first + c] += slope * held[c] * met[m, group, c]
+            grads[f, _at(first, c)] += slope * held[c] * met[m, group, c]
 
 
 @kernel(fastmath=FAST, forceinline=True)
@@ -350,7 +356,7 @@ def without_own(q_triples, i_triples, grads, table, f, up):
         group, held, factors = np.int64(i_triples.group[f]), i_triples.held, len(q_triples.square)
         alone = up * i_triples.meets[group, group]
         for c in range(factors):
-            grads[f, first + c] -= alone * held[c] * table[f, first + c]
+            grads[f, _at(first, c)] -= alone * held[c] * table[f, _at(first, c)]
 
 
 @kernel(fastmath=FAST, forceinline=True)
