@@ -54,7 +54,7 @@ def test_a_folder_is_filled_with_what_fit_recommend_and_evaluate_need(fmpair, tm
     result = fmpair("compile", "--into", folder, "--factors", 8)
     assert (result.code, result.out) == (0, ""), result.err
     said = result.err.splitlines()
-    assert said[0] == "1 of 18: 8 factors, loss softmax"
+    assert said[0] == "1 of 19: 8 factors, loss softmax"
     assert said[-1].startswith(f"{len(kernels(folder))} kernels in {folder}/kernels/")
     empty = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     environment = {**os.environ, **empty, "FMPAIR_CACHE": str(folder)}

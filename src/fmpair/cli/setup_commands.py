@@ -262,6 +262,7 @@ def _fits(factors: int) -> list[Job]:
         jobs.append((f"{name}{words}, with history", partial(softmax, *kind, SOME)))
     for n in (0, SOME):
         jobs.append((f"{name}, sampled", partial(softmax, False, False, n, n_negatives=SOME)))
+    jobs.append((f"{name}, order three", partial(softmax, False, False, SOME, order=3)))
     return jobs
 
 

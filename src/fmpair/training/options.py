@@ -45,7 +45,7 @@ class FMPairOptions:
         if the events have times and a trial shows that they help.
     order: 2 for products of query and item features; 3 also for products of three features, two of
         them of one side, such as user, context and item; auto: 3 for users in their contexts, or
-        on a GPU for pairs of earlier items, if a trial shows that it helps. See `pairs`.
+        for pairs of earlier items, if a trial shows that it helps. See `pairs`.
     damping: share of an item's popularity that is subtracted from its score when items are ranked;
         training ignores it, see `Recommender.damped`.
     threads: None uses all cores; the model does not depend on it. seed: of all random draws.
