@@ -197,12 +197,14 @@ def cost_rows(name: str, given: str, *, asked: argparse.Namespace) -> Iterable[R
     data = data_of(name, given)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin, clock = time.process_time(), time.perf_counter()
-    model = recipe(asked.seeds[0], asked).fit(data)
+    asked_for = recipe(asked.seeds[0], asked)
+    model = asked_for.fit(data)
     seconds, waited = time.process_time() - begin, time.perf_counter() - clock
     yield {
         "set": name,
         "fields": given,
         "device": asked.device or "cpu",
+        "epochs": asked_for.epochs,
         "factors": model.parameters.users.shape[1],
         "processor_seconds": round(seconds, 1),
         "seconds": round(waited, 1),
@@ -219,7 +221,7 @@ def tables(file: Path) -> str:
     """Return a table per question: the means over seeds."""
     lines_of_file = file.read_text(encoding="utf-8").splitlines()
     rows = [{"device": "cpu", **json.loads(line)} for line in lines_of_file]
-    names = ("set", "fields", "device", "factors", "model")
+    names = ("set", "fields", "device", "epochs", "factors", "model")
     numbers = (*METRICS, "processor_seconds", "seconds", "data_mb", "peak_mb")
     lines: list[str] = []
     for question in dict.fromkeys(row["question"] for row in rows):
