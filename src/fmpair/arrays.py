@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -56,10 +57,8 @@ class Rows(NamedTuple):
     def dot(self, table: np.ndarray) -> np.ndarray:
         """Return the sum of value * table[column] per row: [rows, columns of the table]."""
         if len(self.column) * table.shape[1] > MANY and table.dtype == self.value.dtype:
-            from fmpair.row_sums import add_rows  # compiles a kernel
-
             out = np.zeros((self.size, table.shape[1]), table.dtype)
-            add_rows(*self, np.ascontiguousarray(table), out)
+            row_adder()(*self, np.ascontiguousarray(table), out)
             return out
         return self.plain_dot(table)
 
@@ -86,6 +85,33 @@ class Rows(NamedTuple):
                 out[filled] = np.add.reduceat(products, self.start[filled] - begin)
             first = last
         return out
+
+
+@cache
+def row_adder() -> Any:
+    """Return the kernel that adds value * table[column] to out[r], over the entries of row r.
+
+    It is made on first use, because importing Numba takes half a second.
+    """
+    from fmpair.jit import kernel
+
+    return kernel(plain=_add_plain)(_add_rows)
+
+
+def _add_rows(
+    start: np.ndarray, column: np.ndarray, value: np.ndarray, table: np.ndarray, out: np.ndarray
+) -> None:  # pragma: no cover  # runs compiled
+    for r in range(len(out)):
+        for e in range(start[r], start[r + 1]):
+            own, weight = column[e], value[e]
+            for k in range(out.shape[1]):
+                out[r, k] += weight * table[own, k]
+
+
+def _add_plain(
+    start: np.ndarray, column: np.ndarray, value: np.ndarray, table: np.ndarray, out: np.ndarray
+) -> None:
+    out += Rows(start - start[0], column[start[0] :], value[start[0] :]).plain_dot(table)
 
 
 def one_row(column: np.ndarray, value: np.ndarray) -> Rows:
