@@ -19,8 +19,15 @@ from fmpair.engine.ray.exchange import (
     rounds_between_checkpoints,
     store_rows,
 )
-from fmpair.engine.ray.part import counts_of, rows_of, shards_of, split, without_events, worker_plan
-from fmpair.engine.ray.ray_worker import Worker
+from fmpair.engine.ray.ray_worker import (
+    Worker,
+    counts_of,
+    rows_of,
+    shards_of,
+    split,
+    without_events,
+    worker_plan,
+)
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.partition import Assignment, assigned
 from fmpair.errors import MachineError
