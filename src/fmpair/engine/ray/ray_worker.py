@@ -34,6 +34,8 @@ from fmpair.engine.ray.exchange import (
     RoundResult,
     TableBlock,
     WorkerRows,
+    overwrite,
+    rows_at,
     writable,
 )
 from fmpair.engine.strata.field_regularisation import Accumulators
@@ -365,7 +367,8 @@ class Worker:
         ):
             if changed is not None and copies is not None:
                 for row in self._rows(len(copies.table)):
-                    _overwrite(copies.of(row), None if sums is None else sums[row], changed)
+                    overwrite(copies.of(row), None if sums is None else sums[row], changed)
+                    copies.of(row).moves[:] = 0
 
     def _changed_query(self) -> list[ChangedRows]:
         assert self.part is not None
@@ -399,15 +402,4 @@ def _cell_by_cell(
 def _changed_rows(copy: Shared, sums: np.ndarray | None) -> ChangedRows:
     """Return the rows that a cell changed."""
     feature = np.flatnonzero(copy.moves).astype(np.int32)
-    bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
-    accumulated = NO_WEIGHT if sums is None else sums[feature]
-    return ChangedRows(feature, copy.table[feature], bias, accumulated, copy.moves[feature])
-
-
-def _overwrite(copy: Shared, sums: np.ndarray | None, changed: ChangedRows) -> None:
-    copy.table[changed.feature] = changed.rows
-    if len(copy.bias):
-        copy.bias[changed.feature] = changed.bias
-    if sums is not None:
-        sums[changed.feature] = changed.sums
-    copy.moves[:] = 0
+    return rows_at(feature, copy, sums)._replace(moves=copy.moves[feature])
