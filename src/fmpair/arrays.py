@@ -49,9 +49,7 @@ class Rows(NamedTuple):
             column = self.column[part].copy()
             return Rows(np.array([0, len(column)]), column, self.value[part].copy())
         first = self.start[:-1][rows]
-        lengths = self.start[1:][rows] - first
-        start = starts(lengths)
-        entries = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
+        start, entries = pieces(first, self.start[1:][rows] - first)
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:
@@ -168,6 +166,15 @@ def starts(lengths: np.ndarray) -> np.ndarray:
     out = np.zeros(len(lengths) + 1, np.int64)
     lengths.cumsum(out=out[1:])
     return out
+
+
+def pieces(first: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts of pieces laid one after the other, and the place of each of their entries.
+
+    first: the place of the first entry of each piece; lengths: their numbers of entries.
+    """
+    start = starts(lengths)
+    return start, np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
 
 
 def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> np.ndarray:

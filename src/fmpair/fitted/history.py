@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair import checks
-from fmpair.arrays import Rows, one_start, stack_rows, starts
+from fmpair.arrays import Rows, one_start, pieces, stack_rows, starts
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.columns.roles import STANDARD, find_column
 from fmpair.data.frame import to_polars
@@ -66,8 +66,7 @@ class Recent(NamedTuple):
         users = np.asarray(users, np.int64)
         first = self.start[:-1][users]
         lengths = np.where(users < 0, 0, self.start[1:][users] - first)
-        start = starts(lengths)
-        entries = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
+        start, entries = pieces(first, lengths)
         return Recent(start, self.item[entries], self.moment[entries])
 
     def items(self, latest: int, within: int | None, now: np.ndarray | None) -> Rows:
@@ -103,9 +102,7 @@ def latest(lines: Timelines, last: int, first: np.ndarray | None = None) -> Rece
     """
     end = lines.start[1:]
     begin = np.maximum(lines.start[:-1] if first is None else first, end - last)
-    lengths = np.maximum(end - begin, 0)
-    start = starts(lengths)
-    entries = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    start, entries = pieces(begin, np.maximum(end - begin, 0))
     return Recent(start, lines.item[entries], lines.moment[entries])
 
 

@@ -18,6 +18,7 @@ from fmpair.arrays import (
     empty_rows,
     group_rows,
     join_rows,
+    pieces,
     starts,
     tally,
 )
@@ -226,10 +227,8 @@ def _decay(name: str, age: np.ndarray, length: np.ndarray) -> np.ndarray:
 
 
 def _last_entries(rows: Rows, count: int) -> Rows:
-    end = rows.start[1:]
     lengths = np.minimum(np.diff(rows.start), count)
-    start = starts(lengths)
-    entry = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    start, entry = pieces(rows.start[1:] - lengths, lengths)
     return Rows(start, rows.column[entry], rows.value[entry])
 
 
@@ -306,7 +305,7 @@ def followers(lines: Timelines, items: int) -> Rows:
     needed = PAIR_BYTES * int(length.sum())
     remedy = "use finer times, or the order of the rows"
     check_memory("counting successive items", f"{len(later):,} events", needed, MAX_GB, remedy)
-    position = np.repeat(begin - starts(length)[:-1], length) + np.arange(length.sum())
+    _, position = pieces(begin, length)
     share = np.repeat(1.0 / length, length)
     pairs = group_rows(lines.item[position], np.repeat(lines.item[later], length), items, share)
     return add_repeats(pairs)
