@@ -296,6 +296,11 @@ def _with_line(
     )
 
 
+def recent_events(recent: Recent, live: LiveState | None, user: np.ndarray) -> Recent:
+    """Return the latest events of users, among them those that a model in service has received."""
+    return recent.take(user) if live is None else live.recent_of(recent, user)
+
+
 def past_items(
     recent: Recent,
     live: LiveState | None,
@@ -311,7 +316,7 @@ def past_items(
     """
     if history is not None and given.all():
         return history
-    events = recent.take(user) if live is None else live.recent_of(recent, user)
+    events = recent_events(recent, live, user)
     latest_of_all = 0
     if within is not None and now is None:  # looked for only where it counts
         latest_of_all = recent.latest if live is None else live.latest

@@ -40,10 +40,10 @@ TRIES = 5  # attempts at the same round
 
 
 class WorkerPool:
-    """The worker processes of a training; most: upper bound, None for the number of cores."""
+    """The worker processes of a training."""
 
-    def __init__(self, ray: Any, blocks: int, most: int | None = None) -> None:
-        self.ray, self.blocks, self.most = ray, blocks, most
+    def __init__(self, ray: Any, blocks: int) -> None:
+        self.ray, self.blocks = ray, blocks
         self.workers: list[Any] = []
 
     @property
@@ -56,7 +56,7 @@ class WorkerPool:
         """Start one per core, but not more than user blocks."""
         ray, free = self.ray, cores(self.ray)
         kind = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Worker)
-        started = [kind.remote() for _ in range(min(self.blocks, self.most or free, free))]
+        started = [kind.remote() for _ in range(min(self.blocks, free))]
         pending = {worker.ready.remote(): worker for worker in started}
         done, _ = ray.wait(list(pending), num_returns=1, timeout=FIRST)
         if done:
