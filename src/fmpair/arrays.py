@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-PIECE = 1 << 20
+PIECE = 1 << 20  # numbers counted at a time
 PRODUCTS = 1 << 24  # numbers held at a time: 64 MB of float32
 MANY = 1 << 22  # products that are worth a compiled kernel
 FEW = 1024  # entries of a single row that are multiplied at once
@@ -219,6 +219,11 @@ def group_rows(
     return Rows(start, (key & 0xFFFFFFFF).astype(np.int32), value)
 
 
+def ordered_rows(owner: np.ndarray, column: np.ndarray, value: np.ndarray, count: int) -> Rows:
+    """Return entries that are in the order of their owners as `count` rows."""
+    return Rows(starts(np.bincount(owner, minlength=count)), column, value)
+
+
 def renumbered(rows: Rows, place: np.ndarray) -> Rows:
     """Return rows over other columns: place gives the new number of a column, -1 drops it."""
     column = place[rows.column]
@@ -233,8 +238,7 @@ def add_repeats(rows: Rows) -> Rows:
     if len(first) == len(key):
         return rows
     value = np.add.reduceat(rows.value, first)
-    owner = key[first] >> 32
-    return Rows(starts(np.bincount(owner, minlength=rows.size)), rows.column[first], value)
+    return ordered_rows(key[first] >> 32, rows.column[first], value, rows.size)
 
 
 def distinct_pairs(owner: np.ndarray, index: np.ndarray, count: int) -> Rows:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair import checks
-from fmpair.arrays import Rows, one_start, pieces, stack_rows, starts
+from fmpair.arrays import Rows, one_start, ordered_rows, pieces, stack_rows, starts
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.columns.roles import STANDARD, find_column
 from fmpair.data.frame import to_polars
@@ -85,8 +85,7 @@ class Recent(NamedTuple):
         if within is not None:
             counted &= self.moment >= (latest if now is None else now[owner]) - within
         owner = owner[counted]
-        count = np.bincount(owner, minlength=self.users)
-        return Rows(starts(count), self.item[counted], np.ones(len(owner), np.float32))
+        return ordered_rows(owner, self.item[counted], np.ones(len(owner), np.float32), self.users)
 
 
 def _of_lines(lines: list[tuple[np.ndarray, np.ndarray]]) -> Recent:
@@ -190,7 +189,7 @@ def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
 
 
 def new_to(recent: Recent, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """bool [events]: whether an event is not in `recent` yet; only the first of equal ones is."""
+    """Return which events are not in `recent` yet, the first only of equal ones: bool [events]."""
     users, number = np.unique(user, return_inverse=True)
     known = recent.take(users)
     owner = np.concatenate([known.owner, number])

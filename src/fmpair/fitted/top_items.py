@@ -11,8 +11,9 @@ import polars as pl
 from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.features import FeatureSpace
 from fmpair.fitted.id_lookup import Ids, ids_of
-from fmpair.fitted.question import Queries, option_items
+from fmpair.fitted.question import Queries, name_of, option_items
 from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.threads import side_by_side
 
@@ -99,13 +100,14 @@ def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, 
 
 
 def similar_frame(
-    name: str, vocabulary: Vocabulary, similarity: np.ndarray, number: int, n: int
+    space: FeatureSpace, role: str, similarity: np.ndarray, number: int, n: int
 ) -> pl.DataFrame:
-    """Return the n ids most similar to one as a frame (name, similarity, rank)."""
+    """Return the n users or items (role) most similar to one as a frame (id, similarity, rank)."""
     numbers, values = strongest(similarity, number, n)
+    vocabulary = space.users if role == "user" else space.items
     return pl.DataFrame(
         {
-            name: vocabulary.take(numbers),
+            name_of(space, role): vocabulary.take(numbers),
             "similarity": values,
             "rank": np.arange(1, len(values) + 1),
         }

@@ -18,6 +18,7 @@ from fmpair.arrays import (
     empty_rows,
     group_rows,
     join_rows,
+    ordered_rows,
     pieces,
     starts,
     tally,
@@ -174,11 +175,8 @@ class SessionNeighbours:
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         entry = shared.owner[order]
         key = key[order[first]]
-        candidates = Rows(
-            starts(np.bincount(key >> 32, minlength=history.size)),
-            (key & 0xFFFFFFFF).astype(np.int32),
-            np.arange(len(key)),
-        )
+        column = (key & 0xFFFFFFFF).astype(np.int32)
+        candidates = ordered_rows(key >> 32, column, np.arange(len(key)), history.size)
         if len(key):
             similar = np.add.reduceat(similar[entry], first)
             match = np.maximum.reduceat(match[entry], first)
@@ -199,8 +197,7 @@ class SessionNeighbours:
         key = items.owner << 32 | items.column
         last = np.flatnonzero(np.diff(key, append=-1))  # the last occurrence of each item
         age, length = items.value[last].astype(np.int64), length[last]
-        owner = items.owner[last]
-        distinct = Rows(starts(np.bincount(owner, minlength=history.size)), items.column[last], age)
+        distinct = ordered_rows(items.owner[last], items.column[last], age, history.size)
         similar = _decay(self.known.options.decay, age, length)
         return distinct, similar, _decay(self.known.options.match_decay, age, length)
 
