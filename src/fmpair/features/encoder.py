@@ -185,7 +185,10 @@ class Encoder:
         """Return keys that are equal if the features of the values are (nearly) equal."""
         if self.is_vector:
             return keys_of(values, self.field, self.size)
-        return self.bins_of(values) if self.part and self.field.kind == "binned" else values
+        if not self.part or self.field.kind != "binned":
+            return values
+        numbers = self._numbers(values)
+        return pl.Series(np.where(np.isnan(numbers), -1, self._bins(numbers)))
 
     def _encode_numbers(self, values: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (row, feature, value) of each number; zeros are left out."""
@@ -203,11 +206,6 @@ class Encoder:
 
     def _bins(self, numbers: np.ndarray) -> np.ndarray:
         return np.searchsorted(np.asarray(self.edges), numbers, side="left")
-
-    def bins_of(self, values: pl.Series) -> pl.Series:
-        """Return the bin of each number, -1 if missing: Int64 [rows]."""
-        numbers = self._numbers(values)
-        return pl.Series(np.where(np.isnan(numbers), -1, self._bins(numbers)))
 
     def _numbers(self, values: pl.Series) -> np.ndarray:
         """Return the values as numbers, NaN if missing: float64 [rows]."""

@@ -238,7 +238,7 @@ class FittedModel(ABC):
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
-                ruling.tell(best[2], chosen)
+                ruling.issue_notices(best[2], chosen)
             lists.append(list_frame(queries.shown, item_name, items, listed, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
