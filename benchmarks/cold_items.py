@@ -37,7 +37,7 @@ from fmpair.data.formats.research_sets import read_citeulike
 from fmpair.evaluation import Protocol
 from fmpair.features import FeatureSpace
 from fmpair.models import catalog
-from fmpair.models.classic.content import content_of
+from fmpair.models.classic.neighbours import content_of
 
 METRICS = ("recall@20", "recall@100", "ndcg@20")
 CHOSEN_BY = "ndcg@20"

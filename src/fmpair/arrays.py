@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-PIECE = 1 << 20
+PIECE = 1 << 20  # numbers counted at a time
 PRODUCTS = 1 << 24  # numbers held at a time: 64 MB of float32
 MANY = 1 << 22  # products that are worth a compiled kernel
 FEW = 1024  # entries of a single row that are multiplied at once
@@ -48,18 +49,14 @@ class Rows(NamedTuple):
             column = self.column[part].copy()
             return Rows(np.array([0, len(column)]), column, self.value[part].copy())
         first = self.start[:-1][rows]
-        lengths = self.start[1:][rows] - first
-        start = starts(lengths)
-        entries = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
+        start, entries = pieces(first, self.start[1:][rows] - first)
         return Rows(start, self.column[entries], self.value[entries])
 
     def dot(self, table: np.ndarray) -> np.ndarray:
         """Return the sum of value * table[column] per row: [rows, columns of the table]."""
         if len(self.column) * table.shape[1] > MANY and table.dtype == self.value.dtype:
-            from fmpair.row_sums import add_rows  # compiles a kernel
-
             out = np.zeros((self.size, table.shape[1]), table.dtype)
-            add_rows(*self, np.ascontiguousarray(table), out)
+            row_adder()(*self, np.ascontiguousarray(table), out)
             return out
         return self.plain_dot(table)
 
@@ -86,6 +83,33 @@ class Rows(NamedTuple):
                 out[filled] = np.add.reduceat(products, self.start[filled] - begin)
             first = last
         return out
+
+
+@cache
+def row_adder() -> Any:
+    """Return the kernel that adds value * table[column] to out[r], over the entries of row r.
+
+    It is made on first use, because importing Numba takes half a second.
+    """
+    from fmpair.jit import kernel
+
+    return kernel(plain=_add_plain)(_add_rows)
+
+
+def _add_rows(
+    start: np.ndarray, column: np.ndarray, value: np.ndarray, table: np.ndarray, out: np.ndarray
+) -> None:  # pragma: no cover  # runs compiled
+    for r in range(len(out)):
+        for e in range(start[r], start[r + 1]):
+            own, weight = column[e], value[e]
+            for k in range(out.shape[1]):
+                out[r, k] += weight * table[own, k]
+
+
+def _add_plain(
+    start: np.ndarray, column: np.ndarray, value: np.ndarray, table: np.ndarray, out: np.ndarray
+) -> None:
+    out += Rows(start - start[0], column[start[0] :], value[start[0] :]).plain_dot(table)
 
 
 def one_row(column: np.ndarray, value: np.ndarray) -> Rows:
@@ -144,6 +168,15 @@ def starts(lengths: np.ndarray) -> np.ndarray:
     return out
 
 
+def pieces(first: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts of pieces laid one after the other, and the place of each of their entries.
+
+    first: the place of the first entry of each piece; lengths: their numbers of entries.
+    """
+    start = starts(lengths)
+    return start, np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
+
+
 def tally(numbers: np.ndarray, size: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Count each number below `size` (int64), or sum its weights (float64), in pieces to save
     memory."""
@@ -186,6 +219,11 @@ def group_rows(
     return Rows(start, (key & 0xFFFFFFFF).astype(np.int32), value)
 
 
+def ordered_rows(owner: np.ndarray, column: np.ndarray, value: np.ndarray, count: int) -> Rows:
+    """Return entries that are in the order of their owners as `count` rows."""
+    return Rows(starts(np.bincount(owner, minlength=count)), column, value)
+
+
 def renumbered(rows: Rows, place: np.ndarray) -> Rows:
     """Return rows over other columns: place gives the new number of a column, -1 drops it."""
     column = place[rows.column]
@@ -200,8 +238,7 @@ def add_repeats(rows: Rows) -> Rows:
     if len(first) == len(key):
         return rows
     value = np.add.reduceat(rows.value, first)
-    owner = key[first] >> 32
-    return Rows(starts(np.bincount(owner, minlength=rows.size)), rows.column[first], value)
+    return ordered_rows(key[first] >> 32, rows.column[first], value, rows.size)
 
 
 def distinct_pairs(owner: np.ndarray, index: np.ndarray, count: int) -> Rows:

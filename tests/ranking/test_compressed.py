@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fmpair.arrays import Rows, empty_rows, group_rows
-from fmpair.ranking.compressed import pack, top, top_given, with_constants
+from fmpair.fitted.large_catalogue import cells
+from fmpair.ranking.compressed import pack, repacked, top, top_given, with_constants
 from fmpair.ranking.top import item_matrix
 from fmpair.ranking.top import top as full_product
 
@@ -197,3 +198,37 @@ def test_codes_cover_the_axes_of_the_largest_spread():
     np.testing.assert_allclose(packed.axes.T @ packed.axes, np.eye(32), atol=1e-12)
     assert (packed.facts[2] < 0.01 * packed.facts[1]).all()
     assert pack(*case(gaussian)[1:3]).codes.shape == (ITEMS, 64)  # nothing to leave out
+
+
+# Of many items a few are changed: only these are compressed again.
+
+MANY, NEW, AXES, N = 3_000, 40, 48, 10
+
+
+def generated(count, seed):
+    """Vectors whose spread falls from axis to axis, so that codes leave some axes out."""
+    draw = np.random.default_rng(seed)
+    spread = np.exp(-np.arange(AXES) / 6)
+    return (draw.standard_normal((count, AXES)) * spread).astype(np.float32)
+
+
+@pytest.mark.parametrize("in_cells", [False, True])
+@pytest.mark.parametrize("new", [0, NEW])
+def test_lists_with_changed_and_new_items_are_those_of_all_scores(in_cells, new):
+    vectors, constants = generated(MANY, 0), generated(MANY, 1)[:, 0]
+    arranged = cells(vectors, constants, 50) if in_cells else (None, None)
+    before = pack(vectors, constants, *arranged)
+    kept = [array.copy() for array in before[:9]]
+    moved = np.arange(0, MANY, 60)
+    after = np.concatenate([vectors, 3 * generated(new, 2)])
+    after[moved] = 3 * generated(len(moved), 3)  # longer, so that many are on the lists
+    constants = np.concatenate([constants, np.ones(new, np.float32)])
+    packed = repacked(before, after, constants, np.append(moved, np.arange(MANY, MANY + new)))
+    queries = generated(30, 4)
+    scores = queries.astype(np.float64) @ after.T.astype(np.float64) + constants
+    wanted = np.argsort(-scores, axis=1)[:, :N]
+    assert np.isin(wanted, moved).mean() > 0.2 and (not new or (wanted >= MANY).any())
+    item, _, _ = top(queries, after, packed, empty_rows(30), N, reach=1.0 if in_cells else None)
+    np.testing.assert_array_equal(item, wanted)
+    for array, same in zip(before, kept):  # others may still be answered by them
+        np.testing.assert_array_equal(array, same)

@@ -12,7 +12,7 @@ import pytest
 from fmpair import Dataset
 from fmpair.models import Popularity
 from fmpair.serve.live_models import LiveModels
-from fmpair.serve.request_options import rules_in_service
+from fmpair.serve.service import rules_in_service
 from fmpair.serve.settings import CURRENT, DESCRIPTORS, WorkerSlot
 from fmpair.serve.worker import FileWatch
 

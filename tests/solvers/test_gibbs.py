@@ -5,10 +5,9 @@ import pytest
 from scipy import stats
 
 from fmpair.arrays import Rows
-from fmpair.solvers import anova, gibbs
+from fmpair.solvers import anova, pointwise
 from fmpair.solvers.anova import Machine
-from fmpair.solvers.gibbs import expected, truncated
-from fmpair.solvers.pointwise import Examples, Penalties
+from fmpair.solvers.pointwise import Examples, Penalties, expected, truncated
 
 EDGES = np.array([0, 4, 7, 12])  # users, items, and a field with several values a row
 FEATURES = int(EDGES[-1])
@@ -71,21 +70,21 @@ def test_a_pass_of_als_puts_every_number_where_the_objective_is_least():
     rng = np.random.default_rng(0)
     examples, held = problem(rng), penalties()
     machine = anova.start(FEATURES, 2, 2, 0.5, rng)
-    chain = gibbs.begin(examples, machine, held, None, 1)
-    gibbs.iterate(chain)
+    chain = pointwise.begin_chain(examples, machine, held, None, 1)
+    pointwise.iterate(chain)
     expected = one_by_one(machine, examples, held)
-    for ours, theirs in zip(gibbs.machine_of(chain), expected):
+    for ours, theirs in zip(pointwise.machine_of(chain), expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
 
 
 def test_als_never_goes_uphill():
     rng = np.random.default_rng(1)
     examples, held = problem(rng), penalties()
-    chain = gibbs.begin(examples, anova.start(FEATURES, 3, 2, 0.5, rng), held, None, 1)
+    chain = pointwise.begin_chain(examples, anova.start(FEATURES, 3, 2, 0.5, rng), held, None, 1)
     values = []
     for _ in range(20):
-        gibbs.iterate(chain)
-        values.append(objective(gibbs.machine_of(chain), examples, held))
+        pointwise.iterate(chain)
+        values.append(objective(pointwise.machine_of(chain), examples, held))
     assert (np.diff(values) <= 1e-9).all() and values[-1] < values[0]
 
 
@@ -95,9 +94,11 @@ def test_features_without_examples_fall_to_zero_under_als():
     kept = examples.rows.take(np.flatnonzero(examples.rows.column[::4] != 0))
     target = examples.target[examples.rows.column[::4] != 0]
     examples = Examples(kept, target, EDGES, False)
-    chain = gibbs.begin(examples, anova.start(FEATURES, 2, 2, 0.5, rng), penalties(), None, 1)
-    gibbs.iterate(chain)
-    assert not gibbs.machine_of(chain).pairs[0].any()
+    chain = pointwise.begin_chain(
+        examples, anova.start(FEATURES, 2, 2, 0.5, rng), penalties(), None, 1
+    )
+    pointwise.iterate(chain)
+    assert not pointwise.machine_of(chain).pairs[0].any()
 
 
 @pytest.mark.parametrize("learner", ["als", "mcmc"])
@@ -108,11 +109,11 @@ def test_no_number_depends_on_the_number_of_threads(learner, binary):
         examples = problem(rng, 300, binary)
         machine = anova.start(FEATURES, 3, 2, 0.3, rng)
         draws = rng if learner == "mcmc" else None
-        chain = gibbs.begin(examples, machine, penalties(), draws, threads)
+        chain = pointwise.begin_chain(examples, machine, penalties(), draws, threads)
         for _ in range(5):
-            gibbs.iterate(chain)
-        gibbs.finish(chain)
-        return gibbs.machine_of(chain)
+            pointwise.iterate(chain)
+        pointwise.finish(chain)
+        return pointwise.machine_of(chain)
 
     for one, four in zip(after_five(1), after_five(4)):
         assert np.array_equal(one, four)
@@ -133,14 +134,16 @@ def test_draws_of_linear_terms_have_the_posterior_known_in_closed_form(monkeypat
     joint = alpha * design.T @ design + np.diag([0, precision])
     mean = np.linalg.solve(joint, alpha * design.T @ target)
     covariance = np.linalg.inv(joint)
-    monkeypatch.setattr(gibbs, "_draw_prior", lambda *_: None)
-    monkeypatch.setattr(gibbs, "_draw_noise", lambda *_: None)
+    monkeypatch.setattr(pointwise, "_draw_prior", lambda *_: None)
+    monkeypatch.setattr(pointwise, "_draw_noise", lambda *_: None)
     start = Machine(0.0, np.zeros(1), np.zeros((1, 0)), np.zeros((1, 0)))
-    chain = gibbs.begin(examples, start, Penalties(np.full(1, precision), np.zeros(1)), rng, 1)
+    chain = pointwise.begin_chain(
+        examples, start, Penalties(np.full(1, precision), np.zeros(1)), rng, 1
+    )
     chain.noise_precision = alpha
     draws = []
     for _ in range(20_000):
-        gibbs.iterate(chain)
+        pointwise.iterate(chain)
         draws.append((chain.bias, chain.linear[0]))
     np.testing.assert_allclose(np.mean(draws, axis=0), mean, atol=0.01)
     np.testing.assert_allclose(np.cov(np.transpose(draws)), covariance, atol=0.002)
@@ -152,10 +155,12 @@ def test_the_noise_of_the_data_is_found():
     true = anova.start(FEATURES, 2, 2, 0.7, rng)
     target = anova.predict(true, examples.rows) + 0.5 * rng.normal(size=2000)
     examples = examples._replace(target=target)
-    chain = gibbs.begin(examples, anova.start(FEATURES, 2, 2, 0.1, rng), penalties(), rng, 1)
+    chain = pointwise.begin_chain(
+        examples, anova.start(FEATURES, 2, 2, 0.1, rng), penalties(), rng, 1
+    )
     found = []
     for number in range(200):
-        gibbs.iterate(chain)
+        pointwise.iterate(chain)
         if number >= 100:
             found.append(chain.noise_precision)
     assert np.mean(found) == pytest.approx(1 / 0.25, rel=0.1)
@@ -172,10 +177,10 @@ def test_the_mean_and_spread_of_a_group_are_found():
     examples = Examples(rows, true[column] + rng.normal(size=count), np.array([0, features]), False)
     start = Machine(0.0, np.zeros(features), np.zeros((features, 0)), np.zeros((features, 0)))
     held = Penalties(np.ones(features), np.ones(features))
-    chain = gibbs.begin(examples, start, held, rng, 1)
+    chain = pointwise.begin_chain(examples, start, held, rng, 1)
     centre, spread = [], []
     for number in range(400):
-        gibbs.iterate(chain)
+        pointwise.iterate(chain)
         if number >= 100:
             centre.append(chain.bias + chain.mean[0, 0])  # only their sum is in the data
             spread.append(1 / np.sqrt(chain.precision[0, 0]))

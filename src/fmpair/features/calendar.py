@@ -100,7 +100,7 @@ def part_of(values: pl.Series, part: str, zone: str) -> pl.Series:
 
 
 def datetimes(values: pl.Series) -> pl.Series:
-    """Datetime [rows], UTC without a zone, from dates, text, or seconds, ... since 1970."""
+    """Return dates, text, or seconds (or smaller units) since 1970 as UTC times without a zone."""
     times = read_times(values)
     known = times.is_not_null() & (times.is_not_nan() if times.dtype.is_float() else True)
     if not known.any():

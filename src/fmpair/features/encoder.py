@@ -185,7 +185,10 @@ class Encoder:
         """Return keys that are equal if the features of the values are (nearly) equal."""
         if self.is_vector:
             return keys_of(values, self.field, self.size)
-        return self.bins_of(values) if self.part and self.field.kind == "binned" else values
+        if not self.part or self.field.kind != "binned":
+            return values
+        numbers = self._numbers(values)
+        return pl.Series(np.where(np.isnan(numbers), -1, self._bins(numbers)))
 
     def _encode_numbers(self, values: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (row, feature, value) of each number; zeros are left out."""
@@ -204,13 +207,8 @@ class Encoder:
     def _bins(self, numbers: np.ndarray) -> np.ndarray:
         return np.searchsorted(np.asarray(self.edges), numbers, side="left")
 
-    def bins_of(self, values: pl.Series) -> pl.Series:
-        """Int64 [rows]: the bin of each number, -1 if missing."""
-        numbers = self._numbers(values)
-        return pl.Series(np.where(np.isnan(numbers), -1, self._bins(numbers)))
-
     def _numbers(self, values: pl.Series) -> np.ndarray:
-        """float64 [rows]; NaN if missing."""
+        """Return the values as numbers, NaN if missing: float64 [rows]."""
         plain = as_plain(values)
         if plain.dtype == pl.String and self.field.kind == "boolean":
             plain = plain.str.to_lowercase().replace({"true": "1", "false": "0"})
@@ -347,7 +345,7 @@ def _from_text(values: pl.Series, field: Field) -> Entries:
 
 
 def _weights(values: pl.Series) -> np.ndarray:
-    """float32 [n]; 0 if missing."""
+    """Return weights as numbers, 0 if missing: float32 [n]."""
     return values.cast(pl.Float32).fill_null(0.0).to_numpy()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, group_rows, join_rows, one_row, starts
+from fmpair.arrays import Rows, group_rows, join_rows, one_row, ordered_rows
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, named, unknown
 from fmpair.features.encoder import Encoder
@@ -95,8 +95,7 @@ def history_rows(before: Rows, weight: np.ndarray, features: Rows) -> Rows:
     rows = features.take(before.column[recent])
     owner = before.owner[recent][rows.owner]
     value = weight[age[recent]][rows.owner] * rows.value
-    lengths = np.bincount(owner, minlength=before.size)
-    return Rows(starts(lengths), rows.column, value.astype(np.float32))
+    return ordered_rows(owner, rows.column, value.astype(np.float32), before.size)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, join_rows, starts
+from fmpair.arrays import Rows, empty_rows, join_rows, ordered_rows, starts
 from fmpair.data import Dataset
 from fmpair.data.event_types import EventWeights
 from fmpair.data.item_columns import changed
@@ -47,7 +47,7 @@ class Side:
         return [(offset, e) for offset, e in pairs if e.role == role]
 
     def field_numbers(self) -> np.ndarray:
-        """int32 [size]: the field of each feature."""
+        """Return the field of each feature: int32 [size]."""
         fields = np.arange(len(self.encoders), dtype=np.int32)
         return np.repeat(fields, [e.size for e in self.encoders])
 
@@ -58,8 +58,7 @@ class Side:
         if not any(fields):
             return empty_rows(rows.size)
         chosen = np.repeat(fields, [e.size for e in self.encoders]).astype(bool)[rows.column]
-        lengths = np.bincount(rows.owner[chosen], minlength=rows.size)
-        return Rows(starts(lengths), rows.column[chosen], rows.value[chosen])
+        return ordered_rows(rows.owner[chosen], rows.column[chosen], rows.value[chosen], rows.size)
 
     def content(self, rows: Rows) -> Rows:
         """Return rows of items with only the features of lists and vectors."""

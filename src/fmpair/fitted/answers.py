@@ -61,9 +61,9 @@ class Answering(ScoresItems, Protocol):
 def answers(model: Answering, questions: Sequence[Question], apart: bool = False) -> list[Answer]:
     """Answer questions; those about all items and without rules are ranked in one batch.
 
-    apart: no score may depend on who else asks. Then too all questions are turned into arrays
-    first and all lists into answers last: the item vectors, which fill a processor's cache, and the
-    code of the interpreter are read into it once and not for each question.
+    apart: give every question the scores that it has alone. In either case all questions are
+    encoded first and all answers are made last, so that the processor reads the item vectors and
+    the code of the interpreter into its cache once, not for each question.
     """
     check_process()
     requests = [_request(model, question) for question in questions]
@@ -92,7 +92,7 @@ def bound(model: Answering, rules: Rules) -> BoundRules: ...
 @overload
 def bound(model: Answering, rules: Rules | None) -> BoundRules | None: ...
 def bound(model: Answering, rules: Rules | None) -> BoundRules | None:
-    """Return rules as arrays over the items of a model; items shown that it lacks do not matter."""
+    """Return rules as arrays over a model's items; unknown items in `shown` are ignored."""
     if rules is None:
         return None
     shown = known_items(model.id_lookup.items, rules.shown, strict=False)[0]

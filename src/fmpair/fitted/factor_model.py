@@ -72,7 +72,7 @@ class ItemSide:
         items: those whose attributes changed. Rows of the item tables may be changed or new; the
         feature tables must be the same.
         """
-        from fmpair.ranking.repacked import repacked
+        from fmpair.ranking.compressed import repacked
 
         side = ItemSide(space, parameters, item_rows)
         side.threads = self.threads

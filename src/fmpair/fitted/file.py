@@ -57,6 +57,7 @@ from fmpair.threads import check_process
 FORMAT, OLDEST = 5, 4  # 4 had no catalogue
 BLANK = "0" * 64
 NO_VALUES = (pl.Boolean, pl.Binary)  # types that the values of a field never have
+DESCRIBED = ("role", "name", "centre", "spread", "edges", "means", "spreads", "described")
 OWNERS = "owners."  # prefix of tensors: the number of items with each value of a list
 
 
@@ -323,17 +324,8 @@ def _space(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Feat
 
 def _described(encoder: Encoder) -> dict[str, Any]:
     """Return an encoder without its vocabulary as plain values."""
-    return {
-        "role": encoder.role,
-        "name": encoder.name,
-        "field": asdict(encoder.field),
-        "centre": encoder.centre,
-        "spread": encoder.spread,
-        "edges": list(encoder.edges),
-        "means": list(encoder.means),
-        "spreads": list(encoder.spreads),
-        "described": encoder.described,
-    }
+    plain = {name: getattr(encoder, name) for name in DESCRIBED}
+    return {**plain, "field": asdict(encoder.field)}
 
 
 def _encoder(text: dict[str, Any], values: pl.Series | None, owners: np.ndarray | None) -> Encoder:

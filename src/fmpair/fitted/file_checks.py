@@ -321,6 +321,14 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _is_none_or(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
 def _is_two_names(value: Any) -> bool:
     """Return whether a value is a list of two different names."""
     texts = isinstance(value, list) and all(isinstance(name, str) for name in value)
@@ -332,6 +340,10 @@ def _is_number(value: Any) -> bool:
     return (
         _is_whole(value) or isinstance(value, float)
     ) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+
+
+def _is_above_zero(value: Any) -> bool:
+    return _is_number(value) and value >= MIN_NUMBER
 
 
 def _is_scaled(options: Any) -> bool:
@@ -371,49 +383,25 @@ ENTRIES: Entries = {
     "frame": (lambda value: value in FRAMES, f"one of {', '.join(FRAMES)}"),
     "damping": (_is_number, "a number"),
     "whole": (lambda value: isinstance(value, bool), "true or false"),
-    "history": (lambda value: value is None or _is_scaled(value), "options by name"),
-    "pairing": (lambda value: value is None or _is_pairing(value), "options of order three"),
-    "event_weights": (
-        lambda value: value is None or _is_event_weights(value),
-        "a column and weights by event type",
-    ),
+    "history": (_is_none_or(_is_scaled), "options by name"),
+    "pairing": (_is_none_or(_is_pairing), "options of order three"),
+    "event_weights": (_is_none_or(_is_event_weights), "a column and weights by event type"),
     "id_columns": (_is_two_names, "a list of two names"),
     "ids": (
         lambda value: isinstance(value, dict) and all(isinstance(v, list) for v in value.values()),
         "types by name",
     ),
-    "catalogue": (
-        lambda value: isinstance(value, list) and all(isinstance(v, list) for v in value),
-        "a list of columns",
-    ),
-    "fields": (
-        lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value),
-        "a list of fields",
-    ),
+    "catalogue": (_is_list_of(lambda v: isinstance(v, list)), "a list of columns"),
+    "fields": (_is_list_of(lambda v: isinstance(v, dict)), "a list of fields"),
 }
 FIELD: Entries = {
     "role": (lambda value: value in ROLES, f"one of {', '.join(ROLES)}"),
     "name": (lambda value: isinstance(value, str), "text"),
     "field": (_is_scaled, f"options by name, with a scale up to {LARGEST_SCALE:g}"),
     "centre": (_is_number, "a number"),
-    "spread": (lambda value: _is_number(value) and value >= MIN_NUMBER, "a number above 0"),
-    "edges": (
-        lambda value: isinstance(value, list) and all(map(_is_number, value)),
-        "a list of numbers",
-    ),
-    "means": (
-        lambda value: value is None or (isinstance(value, list) and all(map(_is_number, value))),
-        "a list of numbers",
-    ),
-    "spreads": (
-        lambda value: (
-            value is None
-            or (isinstance(value, list) and all(_is_number(x) and x >= MIN_NUMBER for x in value))
-        ),
-        "a list of numbers above 0",
-    ),
-    "described": (
-        lambda value: value is None or (_is_whole(value) and value >= 0),
-        "a number of items",
-    ),
+    "spread": (_is_above_zero, "a number above 0"),
+    "edges": (_is_list_of(_is_number), "a list of numbers"),
+    "means": (_is_none_or(_is_list_of(_is_number)), "a list of numbers"),
+    "spreads": (_is_none_or(_is_list_of(_is_above_zero)), "a list of numbers above 0"),
+    "described": (_is_none_or(lambda v: _is_whole(v) and v >= 0), "a number of items"),
 }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair import checks
-from fmpair.arrays import Rows, one_start, stack_rows, starts
+from fmpair.arrays import Rows, one_start, ordered_rows, pieces, stack_rows, starts
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.columns.roles import STANDARD, find_column
 from fmpair.data.frame import to_polars
@@ -66,8 +66,7 @@ class Recent(NamedTuple):
         users = np.asarray(users, np.int64)
         first = self.start[:-1][users]
         lengths = np.where(users < 0, 0, self.start[1:][users] - first)
-        start = starts(lengths)
-        entries = np.repeat(first - start[:-1], lengths) + np.arange(start[-1])
+        start, entries = pieces(first, lengths)
         return Recent(start, self.item[entries], self.moment[entries])
 
     def items(self, latest: int, within: int | None, now: np.ndarray | None) -> Rows:
@@ -86,8 +85,7 @@ class Recent(NamedTuple):
         if within is not None:
             counted &= self.moment >= (latest if now is None else now[owner]) - within
         owner = owner[counted]
-        count = np.bincount(owner, minlength=self.users)
-        return Rows(starts(count), self.item[counted], np.ones(len(owner), np.float32))
+        return ordered_rows(owner, self.item[counted], np.ones(len(owner), np.float32), self.users)
 
 
 def _of_lines(lines: list[tuple[np.ndarray, np.ndarray]]) -> Recent:
@@ -103,9 +101,7 @@ def latest(lines: Timelines, last: int, first: np.ndarray | None = None) -> Rece
     """
     end = lines.start[1:]
     begin = np.maximum(lines.start[:-1] if first is None else first, end - last)
-    lengths = np.maximum(end - begin, 0)
-    start = starts(lengths)
-    entries = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    start, entries = pieces(begin, np.maximum(end - begin, 0))
     return Recent(start, lines.item[entries], lines.moment[entries])
 
 
@@ -193,7 +189,7 @@ def with_pairs(seen: Rows, user: np.ndarray, item: np.ndarray) -> Rows:
 
 
 def new_to(recent: Recent, user: np.ndarray, item: np.ndarray, moment: np.ndarray) -> np.ndarray:
-    """bool [events]: whether an event is not in `recent` yet; only the first of equal ones is."""
+    """Return which events are not in `recent` yet, the first only of equal ones: bool [events]."""
     users, number = np.unique(user, return_inverse=True)
     known = recent.take(users)
     owner = np.concatenate([known.owner, number])
@@ -299,6 +295,11 @@ def _with_line(
     )
 
 
+def recent_events(recent: Recent, live: LiveState | None, user: np.ndarray) -> Recent:
+    """Return the latest events of users, among them those that a model in service has received."""
+    return recent.take(user) if live is None else live.recent_of(recent, user)
+
+
 def past_items(
     recent: Recent,
     live: LiveState | None,
@@ -314,7 +315,7 @@ def past_items(
     """
     if history is not None and given.all():
         return history
-    events = recent.take(user) if live is None else live.recent_of(recent, user)
+    events = recent_events(recent, live, user)
     latest_of_all = 0
     if within is not None and now is None:  # looked for only where it counts
         latest_of_all = recent.latest if live is None else live.latest

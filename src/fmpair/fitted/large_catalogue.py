@@ -266,7 +266,7 @@ def load_index(path: str | Path, model: Any, checksum: str) -> ItemIndex:
     checksum: of the model's file. Such a file must be replaced, never be written in place.
     """
     from fmpair.ranking.compressed import Packed, with_constants
-    from fmpair.ranking.int8_dots import padded
+    from fmpair.ranking.int8_kernels import padded
 
     _check_vectors(model)
     if not Path(path).is_file():

@@ -238,7 +238,7 @@ class FittedModel(ABC):
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
-                ruling.tell(best[2], chosen)
+                ruling.issue_notices(best[2], chosen)
             lists.append(list_frame(queries.shown, item_name, items, listed, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
@@ -352,16 +352,14 @@ class FittedModel(ABC):
     def similar_items(self, item: Any, n: int = 10) -> pl.DataFrame:
         """Return the n most similar items: a frame (item, similarity, rank)."""
         number = self.item_number(item)
-        similarity = self.item_similarity(number)
-        frame = similar_frame(name_of(self.space, "item"), self.space.items, similarity, number, n)
+        frame = similar_frame(self.space, "item", self.item_similarity(number), number, n)
         return from_polars(frame, self.frame_kind)
 
     @known_options_only
     def similar_users(self, user: Any, n: int = 10) -> pl.DataFrame:
         """Return the n most similar users: a frame (user, similarity, rank)."""
         number = self.user_number(user)
-        similarity = self.user_similarity(number)
-        frame = similar_frame(name_of(self.space, "user"), self.space.users, similarity, number, n)
+        frame = similar_frame(self.space, "user", self.user_similarity(number), number, n)
         return from_polars(frame, self.frame_kind)
 
     # New events

@@ -23,7 +23,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.calendar import DAY, TIME, datetimes, now
 from fmpair.features.encoder import sum_to_one
 from fmpair.features.history_fields import PastItems
-from fmpair.fitted.history import LiveState, Recent, days_since_last, past_items
+from fmpair.fitted.history import LiveState, Recent, days_since_last, past_items, recent_events
 from fmpair.fitted.id_lookup import IdLookup, Ids, item_numbers, number_of, unknown_id
 from fmpair.fitted.question import (
     COLUMN,
@@ -140,10 +140,9 @@ class QueryEncoder:
 
         The parts of one query may be many.
         """
-        if self.past is not None and self.recent is not None:
-            within = self.past.within
-            items = past_items(self.recent, self.live, within, user, history, given, time)
-            parts.append(self.past.rows(items))
+        past = self.past_rows(user, history, given, time)
+        if past is not None:
+            parts.append(past)
         if len(user) == 1:
             if bare[0]:
                 return NO_FEATURES
@@ -151,22 +150,28 @@ class QueryEncoder:
         rows = join_rows(parts)
         return rows._replace(value=np.where(bare[rows.owner], 0, rows.value).astype(np.float32))
 
-    def past_rows(self, user: np.ndarray) -> Rows | None:
-        """Return the features of the users' last items, None if the model does not use them."""
+    def past_rows(
+        self,
+        user: np.ndarray,
+        history: Rows | None = None,
+        given: np.ndarray = FALSE,
+        time: np.ndarray | None = None,
+    ) -> Rows | None:
+        """Return the features of earlier items, None if the model does not use them.
+
+        These are the users' last items before the time, or the history of a query if one is given.
+        """
         if self.past is None or self.recent is None:
             return None
-        none = np.zeros(len(user), bool)
         within = self.past.within
-        items = past_items(self.recent, self.live, within, user, None, none, None)
+        items = past_items(self.recent, self.live, within, user, history, given, time)
         return self.past.rows(items)
 
     def _days_since(self, user: np.ndarray, time: np.ndarray | None) -> np.ndarray | None:
         """Return the days since the users' last events, None if the model does not use them."""
         if self.recent is None or time is None or not self.space.since:
             return None
-        live = self.live
-        events = self.recent.take(user) if live is None else live.recent_of(self.recent, user)
-        return days_since_last(events, time, DAY)
+        return days_since_last(recent_events(self.recent, self.live, user), time, DAY)
 
     # A frame of queries
 

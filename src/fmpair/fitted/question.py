@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, one_row, stack_rows, starts
+from fmpair.arrays import Rows, empty_rows, one_row, ordered_rows, stack_rows, starts
 from fmpair.checks import one_of, whole
 from fmpair.data.columns.roles import find_column
 from fmpair.data.frame import to_polars
@@ -251,8 +251,7 @@ def histories_of(values: pl.Series, items: Ids, strict: bool) -> Rows:
     number = option_items(COLUMN, members, items, strict)
     known = number >= 0
     owner = np.repeat(np.arange(len(lengths)), lengths)[known]
-    counts = np.bincount(owner, minlength=len(lengths))
-    return Rows(starts(counts), number[known], np.ones(len(owner), np.float32))
+    return ordered_rows(owner, number[known], np.ones(len(owner), np.float32), len(lengths))
 
 
 def option_items(option: str, values: pl.Series, items: Ids, strict: bool) -> np.ndarray:

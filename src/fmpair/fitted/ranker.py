@@ -229,14 +229,12 @@ class Ranker(FittedModel):
         interactive: bool = False,
         apart: bool = False,
     ) -> Best:
-        from fmpair.ranking.top import select
+        from fmpair.ranking.top import empty_lists, select
 
         scores = self._scores(queries.user, queries.context, queries.history)
         scores = np.ascontiguousarray(scores if chosen is None else scores[:, chosen])
         n = min(n, scores.shape[1])
-        best = np.full((len(scores), n), -1, np.int32)
-        score = np.full((len(scores), n), -np.inf, np.float32)
-        filled = np.zeros(len(scores), np.int64)
+        best, score, filled = empty_lists(len(scores), n)
         select(scores, 0, hidden.start, hidden.column, n, best, score, filled)
         return best, score, filled
 

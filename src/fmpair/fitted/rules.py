@@ -371,7 +371,7 @@ class BoundRules(NamedTuple):
             return "no item is left by exclude_shown"
         return "all items that the rules allow are excluded or were seen before"
 
-    def tell(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
+    def issue_notices(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
         """Issue notices about boosts of no item and empty lists; filled: [lists], their lengths."""
         for rule in self.rules.boosted() if self.idle else ():
             text = rule.text.removeprefix(BOOST)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, add_repeats, group_rows, join_rows, stack_rows, starts
+from fmpair.arrays import Rows, add_repeats, group_rows, join_rows, pieces, stack_rows, starts
 from fmpair.data.times import Timelines, strictly_before
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
@@ -198,15 +198,10 @@ class MarkovScorer:
 
     def terms(self, user: int, item: int) -> tuple[list[str], np.ndarray]:
         """Return what each of the last items adds to the score, and what popularity adds."""
+        labels, values = _terms("after item", self.items, self.last, self.chance, user, item)
         previous = self.last.take(np.array([user]))
-        across = self.chance.take(previous.column)
-        to_item = across.column == item
-        entry = across.owner[to_item]
-        labels = [f"after item={name}" for name in self.items.take(previous.column[entry])]
         usual = previous.dot(self.rest[:, None])[0, 0] * self.popular[item]
-        return [*labels, "popularity"], np.append(
-            previous.value[entry] * across.value[to_item], usual
-        )
+        return [*labels, "popularity"], np.append(values, usual)
 
     def extended(self, lines: Timelines) -> MarkovScorer:
         """Return the scorer with the last items of users with new events replaced."""
@@ -227,8 +222,7 @@ def last_items(lines: Timelines) -> Rows:
     begin = strictly_before(lines)[end - 1].astype(np.int64)
     length = end - begin
     owner = np.repeat(filled, length)
-    first = np.repeat(begin, length)
-    position = first + np.arange(len(first)) - np.repeat(np.cumsum(length) - length, length)
+    _, position = pieces(begin, length)
     share = np.repeat(1.0 / length, length)
     return add_repeats(group_rows(owner, lines.item[position], lines.users, share))
 

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, join_rows, renumbered, starts
+from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
 from fmpair.data.vocabulary import Vocabulary
+from fmpair.features import FeatureSpace
 from fmpair.fitted.id_lookup import Ids, ids_of
-from fmpair.fitted.question import Queries, option_items
+from fmpair.fitted.question import Queries, name_of, option_items
 from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.threads import side_by_side
 
@@ -99,13 +100,14 @@ def strongest(similarity: np.ndarray, number: int, n: int) -> tuple[np.ndarray, 
 
 
 def similar_frame(
-    name: str, vocabulary: Vocabulary, similarity: np.ndarray, number: int, n: int
+    space: FeatureSpace, role: str, similarity: np.ndarray, number: int, n: int
 ) -> pl.DataFrame:
-    """Return the n ids most similar to one as a frame (name, similarity, rank)."""
+    """Return the n users or items (role) most similar to one as a frame (id, similarity, rank)."""
     numbers, values = strongest(similarity, number, n)
+    vocabulary = space.users if role == "user" else space.items
     return pl.DataFrame(
         {
-            name: vocabulary.take(numbers),
+            name_of(space, role): vocabulary.take(numbers),
             "similarity": values,
             "rank": np.arange(1, len(values) + 1),
         }
@@ -161,8 +163,7 @@ def ruled(model: ScoresItems, question: Ruled, n: int, threads: int | None = Non
             best, score, filled = more
             return best[query], score[query], filled[query]
 
-        first = best[query], score[query], filled[query]
-        _put(_reranked(model, first, deeper, n, rules), best[query], score[query], filled, query)
+        _rerank(model, ranked, query, deeper, n, rules)
     return best[:, :n], score[:, :n], filled
 
 
@@ -170,11 +171,11 @@ def _ruled_rows(
     model: ScoresItems, question: Ruled, n: int, depth: int, threads: int | None
 ) -> Best:
     """Return lists by the scores of all items; depth: ranked for a re-ranking, 0 without one."""
-    from fmpair.ranking.top import rows_at_once, select
+    from fmpair.ranking.top import empty_lists, rows_at_once, select
 
     rules, hidden = question.rules, question.hidden
     count, offset = len(question.queries.user), _offset(rules, question.chosen)
-    best, score, filled = _empty(count, depth or n)
+    ranked = best, score, filled = empty_lists(count, depth or n)
     rows, scores_of = rows_at_once(count, rules.items), model.score_rows(question.queries)
 
     def run(first: int) -> None:
@@ -185,34 +186,15 @@ def _ruled_rows(
         for row in range(len(scores)) if depth else ():
 
             def deeper(depth: int, row_scores: np.ndarray = scores[row : row + 1]) -> Best:
-                bests, values, sizes = _empty(1, depth)
+                bests, values, sizes = empty_lists(1, depth)
                 none = np.zeros(2, np.int64), np.zeros(0, np.int32)  # they have no score by now
                 select(row_scores, 0, *none, depth, bests, values, sizes)
                 return bests[0], values[0], sizes[0]
 
-            query = first + row
-            first_items = best[query], score[query], filled[query]
-            _put(
-                _reranked(model, first_items, deeper, n, rules),
-                best[query],
-                score[query],
-                filled,
-                query,
-            )
+            _rerank(model, ranked, first + row, deeper, n, rules)
 
     side_by_side(run, range(0, count, rows), threads)
     return best[:, :n], score[:, :n], filled
-
-
-def _put(
-    ranked: tuple[np.ndarray, np.ndarray],
-    best: np.ndarray,
-    score: np.ndarray,
-    filled: np.ndarray,
-    query: int,
-) -> None:
-    size = filled[query] = len(ranked[0])
-    best[:size], score[:size] = ranked
 
 
 def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
@@ -229,24 +211,27 @@ def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
     return only
 
 
-def _empty(count: int, n: int) -> Best:
-    best = np.full((count, n), -1, np.int32)
-    return best, np.full((count, n), -np.inf, np.float32), np.zeros(count, np.int64)
-
-
-def _reranked(
-    model: ScoresItems, ranked: Best, deeper: Callable[[int], Best], n: int, rules: BoundRules
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the items of one list and their scores, from its best items.
+def _rerank(
+    model: ScoresItems,
+    ranked: Best,
+    query: int,
+    deeper: Callable[[int], Best],
+    n: int,
+    rules: BoundRules,
+) -> None:
+    """Replace the best items of one query by those that limits and diversity pick, in place.
 
     deeper: returns more ranked items; called if limits leave the list short.
     """
+    best, score, filled = (part[query] for part in ranked)
     while True:
-        best, score, filled = ranked
         picked = _picked(model, best[:filled], score[:filled], n, rules)
-        if len(picked) == n or filled < len(best) or len(best) == rules.items:
-            return best[picked], score[picked]
-        ranked = deeper(min(DEEPER * len(best), rules.items))
+        size = len(picked)
+        if size == n or filled < len(best) or len(best) == rules.items:
+            break
+        best, score, filled = deeper(min(DEEPER * len(best), rules.items))
+    ranked[0][query, :size], ranked[1][query, :size] = best[picked], score[picked]
+    ranked[2][query] = size
 
 
 def _picked(
@@ -281,10 +266,8 @@ class _Limit:
     def __init__(self, group: LimitGroups, items: np.ndarray):
         first, size = group.start[items], group.start[items + 1] - group.start[items]
         self.owner = np.repeat(np.arange(len(items)), size)
-        self.start = starts(size)
-        self.code = group.code[
-            np.repeat(first - self.start[:-1], size) + np.arange(len(self.owner))
-        ]
+        self.start, entries = pieces(first, size)
+        self.code = group.code[entries]
         self.most, self.counts = group.most, dict[int, int]()
 
     def full_after(self, position: int) -> np.ndarray:

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from fmpair.fitted.recipe import Recipe
     from fmpair.models import catalog
     from fmpair.models.catalog import load
-    from fmpair.models.classic.content import ContentKNN, ContentProfile
     from fmpair.models.classic.matrix_factorization import ImplicitALS, PureSVD
-    from fmpair.models.classic.neighbours import EASE, ItemKNN, UserKNN
+    from fmpair.models.classic.neighbours import (
+        EASE,
+        ContentKNN,
+        ContentProfile,
+        ItemKNN,
+        UserKNN,
+    )
     from fmpair.models.classic.popularity import MostRecent, Popularity, PopularLately, Random
     from fmpair.models.classic.sessions import VSKNN, MarkovChain
     from fmpair.models.fm import FM, GPFM, FMMap

@@ -34,8 +34,8 @@ FAMILIES = {
         "user-knn": "fmpair.models.classic.neighbours:UserKNN",
         "v-sknn": "fmpair.models.classic.sessions:VSKNN",
         "ease": "fmpair.models.classic.neighbours:EASE",
-        "content-profile": "fmpair.models.classic.content:ContentProfile",
-        "content-knn": "fmpair.models.classic.content:ContentKNN",
+        "content-profile": "fmpair.models.classic.neighbours:ContentProfile",
+        "content-knn": "fmpair.models.classic.neighbours:ContentKNN",
     },
     "matrix factorization": {
         "bpr-mf": "fmpair.models.fm_pair.special_cases:BPRMF",

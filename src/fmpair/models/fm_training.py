@@ -239,21 +239,21 @@ def _coordinates(
     recipe: Any, more: Ensemble, examples: Examples, penalties: Penalties, rng: np.random.Generator
 ) -> Passes:
     """Run ALS, or MCMC and average its last draws."""
-    from fmpair.solvers import gibbs
+    from fmpair.solvers import pointwise
     from fmpair.threads import all_threads
 
     sampled = recipe.learner == "mcmc"
     machine = _start(recipe, more.order, examples, rng)
     threads = recipe.threads or all_threads()
-    chain = gibbs.begin(examples, machine, penalties, rng if sampled else None, threads)
+    chain = pointwise.begin_chain(examples, machine, penalties, rng if sampled else None, threads)
     last_draws: deque[Machine] = deque(maxlen=more.samples if sampled else 1)
     try:
         for _ in range(recipe.epochs):
-            loss = gibbs.iterate(chain)
-            last_draws.append(gibbs.machine_of(chain))
+            loss = pointwise.iterate(chain)
+            last_draws.append(pointwise.machine_of(chain))
             yield (lambda: mean_of(list(last_draws))), loss
     finally:
-        gibbs.finish(chain)
+        pointwise.finish(chain)
 
 
 def _epochs(recipe: Any, passes: Passes, fitted: Callable[[Machine], Ranker]) -> Iterator[Epoch]:

@@ -9,9 +9,9 @@ scoring every item. A score is the float64 sum of the products of the vectors as
 fixed order, rounded once: products of float32 are exact in float64, so it has the same bits on
 every machine, for any number of threads and of queries.
 
-Items may be arranged in cells (`cells`). A query then visits cells from the most promising on and
-stops at the first that is estimated to stay below the n-th best score. An item whose constant is
--inf is never listed.
+Items may be arranged in cells (`large_catalogue.cells`). A query then visits cells from the most
+promising on and stops at the first that is estimated to stay below the n-th best score. An item
+whose constant is -inf is never listed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,26 @@ from typing import NamedTuple
 import numpy as np
 
 from fmpair.arrays import Rows
-from fmpair.jit import kernel
-from fmpair.ranking.int8_dots import ROWS, dot, dots, padded
-from fmpair.ranking.top import push_item, ranks_below, replace_worst, sort_items
+from fmpair.ranking.int8_kernels import (
+    BLOCK,
+    LARGEST,
+    SMALLEST,
+    TINY,
+    enclose,
+    estimate_cells,
+    merge,
+    padded,
+    scan_all,
+    score_given,
+    visit,
+    write_codes,
+)
 from fmpair.threads import all_threads, blas_on, side_by_side
 
-BLOCK = 2_048  # rows, whose codes stay in the L2 cache for all queries
-LARGEST = 127  # code
-PACKED_AT_ONCE = 1 << 16  # items
+PACKED_AT_ONCE = 1 << 16  # items that a thread packs at a time
 SAMPLE = 50_000  # items that the axes are fitted to
 LEFT_OUT = 0.05  # the most of their spread that codes may leave out
-SMALLEST = 1e-30  # a number of an item that has a code
 ROUNDING = 2.0**-17  # of |q||p|: what float32 rounds off a bound and a score, see `asked`
-TINY = 1e-37  # more than what underflow takes
-LOWEST = np.float32(np.finfo(np.float32).min)
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -42,13 +48,12 @@ Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 class Packed(NamedTuple):
     """Item vectors as int8, arranged in cells; a single one holds the items in their own order.
 
-    axes: float64 [factors, columns], orthonormal columns, on which vectors have codes: int8
+    axes: float64 [factors, columns], orthonormal columns, on which vectors have codes. codes: int8
     [items, width], with zeros beyond the columns. facts: float32 [3, items]: scale, length of the
-    vector, and length of what lies off the axes. order: int32 [items], the item of each row; start:
-    int64 [cells + 1], rows; centre:
-    float32 [cells, factors]; radius: float32 [cells], the largest distance from the centre.
-    constant: float32 [items], of each row; most: float32 [cells], the largest constant; size: of
-    the largest finite one.
+    vector, and length of what lies off the axes. order: int32 [items], the item of each row. start:
+    int64 [cells + 1], the first row of each cell. centre: float32 [cells, factors]. radius: float32
+    [cells], the largest distance from the centre. constant: float32 [items], of each row. most:
+    float32 [cells], the largest constant. size: the largest absolute value of a finite constant.
     """
 
     axes: np.ndarray
@@ -111,13 +116,45 @@ def pack(
     side_by_side(work, range(0, items, PACKED_AT_ONCE), None)
     if cells > 1:
 
-        def enclose(cell: int) -> None:
-            _enclose(vectors, order, start, cell, centre, radius)
+        def bound(cell: int) -> None:
+            enclose(vectors, order, start, cell, centre, radius)
 
-        side_by_side(enclose, range(cells), None)
+        side_by_side(bound, range(cells), None)
     nothing = np.zeros(0, np.float32)
     packed = Packed(axes, codes, facts, order, start, centre, radius, nothing, nothing, 0.0)
     return with_constants(packed, constants)
+
+
+def repacked(
+    packed: Packed, vectors: np.ndarray, constants: np.ndarray, changed: np.ndarray
+) -> Packed:
+    """Return the items with other vectors, float32 [items, factors], and constants [items].
+
+    changed: the items whose vectors differ from those that `packed` was made of, and the new ones,
+    whose numbers follow. Axes and centres stay; a changed item stays in its cell, a new one is put
+    into the last, and the radius of a cell grows where it must. So bounds hold as before.
+    """
+    old, items = len(packed.order), len(vectors)
+    new, width = items - old, packed.codes.shape[1]
+    order = np.concatenate([packed.order, np.arange(old, items, dtype=np.int32)])
+    codes = np.concatenate([packed.codes, np.zeros((new, width), np.int8)])
+    facts = np.concatenate([packed.facts, np.zeros((3, new), np.float32)], axis=1)
+    start = np.append(packed.start[:-1], items)
+    place = np.empty(items, np.int64)
+    place[order] = np.arange(items)
+    row, exact = place[changed], vectors[changed].astype(np.float64)
+    turned = exact @ packed.axes
+    own_codes, own_facts = np.zeros((len(row), width), np.int8), np.zeros((3, len(row)), np.float32)
+    own_facts[1], own_facts[2] = lengths(exact, turned)
+    write_codes(turned, 0, own_codes, own_facts)
+    codes[row], facts[:, row] = own_codes, own_facts
+    radius = packed.radius.copy()
+    if len(radius) > 1:
+        cell = np.searchsorted(start, row, "right") - 1
+        distance = np.linalg.norm(exact - packed.centre[cell], axis=1) * (1 + 1e-6)
+        np.maximum.at(radius, cell, distance.astype(np.float32))
+    moved = packed._replace(order=order, codes=codes, facts=facts, start=start, radius=radius)
+    return with_constants(moved, constants)
 
 
 def main_axes(vectors: np.ndarray) -> np.ndarray:
@@ -188,19 +225,19 @@ def top(
 
     def scan(part: int) -> None:
         lists_of_part = Lists(*(array[part] for array in lists))
-        _scan_all(edges[part], edges[part + 1], packed, asking, vectors, lists_of_part)
+        scan_all(edges[part], edges[part + 1], packed, asking, vectors, lists_of_part)
 
     def search(query: int) -> None:
         estimate = np.empty(len(packed.radius))
-        _estimate(asking.vector[query], packed, float(reach or 0), estimate)
+        estimate_cells(asking.vector[query], packed, float(reach or 0), estimate)
         cells = np.argsort(-estimate, kind="stable")
-        _visit(query, cells, estimate, packed, asking, vectors, best)
+        visit(query, cells, estimate, packed, asking, vectors, best)
 
     if reach is None:
         side_by_side(scan, range(parts), threads)
     else:
         side_by_side(search, range(count), min(threads, max(count, 1)))
-    _merge(lists, best)
+    merge(lists, best)
     return best.item, best.score, best.size
 
 
@@ -215,7 +252,7 @@ def top_given(
     """Return the n best of a few items as places in `chosen`, ascending; hidden: places too."""
     lists = _lists(1, len(queries), min(n, len(chosen)))
     merged = Lists(*(array[0] for array in lists))
-    _score_given(np.ascontiguousarray(queries, np.float32), vectors, constants, chosen,
+    score_given(np.ascontiguousarray(queries, np.float32), vectors, constants, chosen,
                  hidden.start, _sorted_rows(hidden), merged)  # fmt: skip
     return merged.item, merged.score, merged.size
 
@@ -255,196 +292,3 @@ def _lists(parts: int, queries: int, n: int) -> Lists:
     shape = parts, queries, n
     score, item = np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int32)
     return Lists(score, item, np.zeros(shape[:2], np.int64))
-
-
-@kernel
-def write_codes(turned, first, codes, facts):
-    """Write codes and scales of rows from `first` on; turned: float64 [rows, columns]."""
-    for row in range(len(turned)):
-        peak = 0.0
-        for value in turned[row]:
-            peak = max(peak, abs(value))
-        scale = np.float32(peak / LARGEST) if peak >= SMALLEST else np.float32(0)
-        facts[0, first + row] = scale
-        if scale > 0:
-            for f in range(turned.shape[1]):
-                code = np.rint(turned[row, f] / np.float64(scale))
-                codes[first + row, f] = np.int8(min(max(code, -LARGEST), LARGEST))
-
-
-@kernel
-def _enclose(vectors, order, start, cell, centre, radius):
-    """Write the mean of a cell's vectors, and the distance of the farthest."""
-    factors, count = vectors.shape[1], start[cell + 1] - start[cell]
-    mean = np.zeros(factors)
-    for row in range(start[cell], start[cell + 1]):
-        for f in range(factors):
-            mean[f] += vectors[order[row], f]
-    for f in range(factors):
-        centre[cell, f] = mean[f] / max(count, 1)
-    farthest = 0.0
-    for row in range(start[cell], start[cell + 1]):
-        distance = 0.0
-        for f in range(factors):
-            gap = np.float64(vectors[order[row], f]) - np.float64(centre[cell, f])
-            distance += gap * gap
-        farthest = max(farthest, distance)
-    radius[cell] = np.float32(np.sqrt(farthest) * (1 + 1e-6))
-
-
-@kernel
-def _product(query, table, row):
-    """query . table[row] in float64, in eight sums: as exact products, fused or not."""
-    size = len(query)
-    whole = size & -8
-    a = b = c = d = e = f = g = h = 0.0
-    for k in range(0, whole, 8):
-        a += np.float64(query[k]) * np.float64(table[row, k])
-        b += np.float64(query[k + 1]) * np.float64(table[row, k + 1])
-        c += np.float64(query[k + 2]) * np.float64(table[row, k + 2])
-        d += np.float64(query[k + 3]) * np.float64(table[row, k + 3])
-        e += np.float64(query[k + 4]) * np.float64(table[row, k + 4])
-        f += np.float64(query[k + 5]) * np.float64(table[row, k + 5])
-        g += np.float64(query[k + 6]) * np.float64(table[row, k + 6])
-        h += np.float64(query[k + 7]) * np.float64(table[row, k + 7])
-    for k in range(whole, size):
-        a += np.float64(query[k]) * np.float64(table[row, k])
-    return ((a + b) + (c + d)) + ((e + f) + (g + h))
-
-
-@kernel
-def _is_in(number, ascending):
-    """Return whether a number is among others, by halves."""
-    low, high = 0, len(ascending)
-    while low < high:
-        middle = (low + high) >> 1
-        if ascending[middle] < number:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(ascending) and ascending[low] == number
-
-
-@kernel
-def _offer(score, item, size, value, number):
-    """Put an item on a list if it is among the best; return the new size."""
-    if size < len(score):
-        if value > -np.inf:
-            push_item(score, item, size, value, number)
-            return size + 1
-    elif size and ranks_below(score[0], item[0], value, number):
-        replace_worst(score, item, size, value, number)
-    return size
-
-
-@kernel(fastmath={"contract"})
-def _bound(first, count, packed, asking, q, least, product, bound):
-    """Write the bounds of the rows [first, first + count); return whether one reaches `least`."""
-    codes, width, facts = packed.codes, packed.codes.shape[1], asking.facts[q]
-    tiled = count // ROWS * ROWS
-    for row in range(0, tiled, ROWS):
-        dots(codes, first + row, asking.codes, q, width, product, row)
-    for row in range(tiled, count):
-        product[row] = dot(codes, first + row, asking.codes, q, width)
-    last = first + count
-    scale, length = packed.facts[0, first:last], packed.facts[1, first:last]
-    off, constant = packed.facts[2, first:last], packed.constant[first:last]
-    by_code, by_scale, by_length, by_off, term = facts[0], facts[1], facts[2], facts[3], facts[4]
-    reached = False
-    for row in range(count):
-        error = length[row] * by_length + off[row] * by_off + term
-        near = scale[row] * (by_code * np.float32(product[row]) + by_scale) + constant[row]
-        bound[row] = near + error
-        reached |= bound[row] >= least
-    return reached
-
-
-@kernel
-def _worst(lists, q):
-    """Return the score that an item must reach to be listed."""
-    score = lists.score[q]
-    return max(score[0], LOWEST) if lists.size[q] == len(score) else LOWEST
-
-
-@kernel
-def _scan(first, last, packed, asking, q, vectors, lists, product, bound):
-    """Offer the rows [first, last) that may be among the best of query q to its list.
-
-    product int32, bound float32 [BLOCK]: scratch.
-    """
-    worst = _worst(lists, q)
-    if not _bound(first, last - first, packed, asking, q, worst, product, bound):
-        return
-    hidden = asking.hidden[asking.start[q] : asking.start[q + 1]]
-    for row in range(first, last):
-        if not bound[row - first] >= worst:
-            continue
-        number = packed.order[row]
-        if _is_in(number, hidden):
-            continue
-        constant = np.float64(packed.constant[row])
-        value = np.float32(_product(asking.vector[q], vectors, number) + constant)
-        size = _offer(lists.score[q], lists.item[q], lists.size[q], value, number)
-        lists.size[q] = size
-        worst = _worst(lists, q)
-
-
-@kernel
-def _scan_all(first, last, packed, asking, vectors, lists):
-    product, bound = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.float32)
-    for begin in range(first, last, BLOCK):
-        end = min(begin + BLOCK, last)
-        for q in range(len(asking.vector)):
-            _scan(begin, end, packed, asking, q, vectors, lists, product, bound)
-
-
-@kernel
-def _estimate(query, packed, reach, estimate):
-    """Write the best score that is expected of each cell; with reach 1 no item exceeds it."""
-    length = 0.0
-    for value in query:
-        length += np.float64(value) * np.float64(value)
-    for cell in range(len(estimate)):
-        near, most = _product(query, packed.centre, cell), np.float64(packed.most[cell])
-        spread = reach * np.sqrt(length) * np.float64(packed.radius[cell])
-        slack = 2.0**-20 * (abs(near) + abs(most) + spread) + TINY  # a score is rounded
-        estimate[cell] = near + most + spread + slack if most > -np.inf else -np.inf
-
-
-@kernel
-def _visit(q, cells, estimate, packed, asking, vectors, lists):
-    """Scan cells in this order, until none can be expected to hold one of the best items."""
-    product, bound = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.float32)
-    for cell in cells:
-        if estimate[cell] < _worst(lists, q):
-            break
-        for begin in range(packed.start[cell], packed.start[cell + 1], BLOCK):
-            end = min(begin + BLOCK, packed.start[cell + 1])
-            _scan(begin, end, packed, asking, q, vectors, lists, product, bound)
-
-
-@kernel
-def _merge(lists, merged):
-    """Merge the lists of all parts into those of the first, best items first."""
-    for q in range(lists.size.shape[1]):
-        score, item = merged.score[q], merged.item[q]
-        for part in range(1, len(lists.size)):
-            for rank in range(lists.size[part, q]):
-                value, number = lists.score[part, q, rank], lists.item[part, q, rank]
-                merged.size[q] = _offer(score, item, merged.size[q], value, number)
-        sort_items(score, item, merged.size[q])
-
-
-@kernel
-def _score_given(queries, vectors, constants, chosen, start, hidden, lists):
-    """List the best of a few items by their places."""
-    for q in range(len(queries)):
-        leave_out = hidden[start[q] : start[q + 1]]
-        for position in range(len(chosen)):
-            if _is_in(position, leave_out):
-                continue
-            item = chosen[position]
-            product = _product(queries[q], vectors, item)
-            value = np.float32(product + np.float64(constants[item]))
-            lists.size[q] = _offer(lists.score[q], lists.item[q], lists.size[q], value, position)
-        sort_items(lists.score[q], lists.item[q], lists.size[q])

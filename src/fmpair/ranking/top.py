@@ -45,18 +45,20 @@ def top(
     """
     if device is not None:
         return import_module(ON_DEVICE).top(queries, items, hidden, n, device)
-    count = len(queries)
     n = min(n, items.shape[1])
-    best, score = np.empty((count, n), np.int32), np.empty((count, n), np.float32)
-    best.fill(-1)
-    score.fill(-np.inf)
-    filled = np.zeros(count, np.int64)
+    best, score, filled = empty_lists(len(queries), n)
 
     def work(first: int, scores: np.ndarray) -> None:
         select(scores, first, hidden.start, hidden.column, n, best, score, filled)
 
     _in_batches(queries, items, work, threads, apart)
     return best, score, filled
+
+
+def empty_lists(queries: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return lists for `select` to fill: items int32 [q, n], scores float32 [q, n], counts [q]."""
+    best, score = np.full((queries, n), -1, np.int32), np.full((queries, n), -np.inf, np.float32)
+    return best, score, np.zeros(queries, np.int64)
 
 
 def ranks(

@@ -128,13 +128,13 @@ class Application:
             return _data(OPEN[path](self, headers))
         if path != "/metrics":
             self.access.check_rate((scope.get("client") or ("",))[0], headers)
-        self.access.check_key(headers, self.purposes["GET" if method == "HEAD" else method, path])
+        endpoint = ("GET" if method == "HEAD" else method, path)
+        self.access.check_key(headers, self.purposes[endpoint])
         if path == "/metrics":
             models = self.service.models
             lines = metrics.model_lines(models.serving()) + metrics.store_lines(models.trouble)
             return _data(self.metrics.text(lines).encode(), metrics.MEDIA_TYPE)
-        handler = self.handlers["GET" if method == "HEAD" else method, path]
-        return _data(await handler(self.service, scope, headers, receive))
+        return _data(await self.handlers[endpoint](self.service, scope, headers, receive))
 
     def _problem(self, error: Exception, path: str) -> Response:
         problem = problem_of(error)

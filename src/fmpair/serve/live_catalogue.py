@@ -1,4 +1,4 @@
-"""The catalogue of models in service: changes of items take effect without a new model."""
+"""The catalogue of models in service: item changes without a new model, and searches for ids."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, listing
 from fmpair.events.event import ITEM, REMOVED, ItemChange
@@ -19,6 +20,7 @@ from fmpair.events.store import EventStore, pages
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.question import name_of
 from fmpair.fitted.recommender import Recommender
+from fmpair.serve.requests import IdList
 from fmpair.training.growth import with_items
 
 LOG = logging.getLogger("fmpair")
@@ -166,3 +168,49 @@ def note_changes(model: Any, changes: Changes) -> None:
         flags = catalogue.table[REMOVED].head(len(model.space.items)).cast(pl.Boolean, strict=False)
         hidden = np.flatnonzero(flags.fill_null(False).to_numpy()).astype(np.int32)
     model.live.catalogue, model.live.removed = catalogue, hidden
+
+
+# Searches for ids, which leave out removed items.
+
+
+def _removed(model: Any) -> np.ndarray:
+    """Return the numbers of the items that are in no answer."""
+    return np.zeros(0, np.int32) if model.live is None else model.live.removed
+
+
+def similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
+    """Return the n most similar items that are not removed: a frame (item, similarity, rank)."""
+    hidden = _removed(model)
+    frame = to_polars(model.similar_items(item, n + len(hidden)))
+    if not len(hidden):
+        return frame
+    ids = model.space.items.take(hidden)
+    frame = frame.filter(~frame.to_series(0).is_in(ids.implode())).head(n)
+    return frame.with_columns(rank=pl.int_range(1, len(frame) + 1))
+
+
+def ids_with_prefix(known: Vocabulary, prefix: str, n: int) -> IdList:
+    """Return the ids that start with a prefix, in the order of the model."""
+    ids = known.ids
+    if prefix:
+        ids = ids.filter(_begins(ids, prefix))
+    return IdList(ids.head(n).to_list(), len(ids))
+
+
+def items_with_prefix(model: Any, prefix: str, n: int) -> IdList:
+    """Return the items whose id starts with a prefix, or whose title contains it."""
+    ids, title = model.space.items.ids, title_column(model)
+    titles = None if title is None else model.catalogue.table[title].head(len(ids))
+    wanted = pl.Series(np.ones(len(ids), bool))
+    if prefix:
+        wanted = _begins(ids, prefix)
+        if titles is not None:
+            lower = titles.str.to_lowercase()
+            wanted = wanted | lower.str.contains(prefix.lower(), literal=True).fill_null(False)
+    wanted = wanted & ~pl.Series(np.isin(np.arange(len(ids)), _removed(model)))
+    shown = None if titles is None else titles.filter(wanted).head(n).to_list()
+    return IdList(ids.filter(wanted).head(n).to_list(), int(wanted.sum()), shown)
+
+
+def _begins(ids: pl.Series, prefix: str) -> pl.Series:
+    return ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower())

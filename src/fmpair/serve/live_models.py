@@ -199,8 +199,8 @@ class LiveModels:
             if left <= 0 or self._read_error is not None:
                 return
             await asyncio.wait([asyncio.wrap_future(self._following)], timeout=left)
-        # One check for all requests that the loop has read by now: those read later, and whatever
-        # another thread wakes, come after this call.
+        # One check serves all requests that the event loop has read by now. Requests that it reads
+        # later come after `_check_again`.
         self._checked = True
         asyncio.get_running_loop().call_soon(self._check_again)
 

@@ -137,7 +137,7 @@ def model_lines(serving: Iterable[Any]) -> list[str]:
 def store_lines(trouble: str | None) -> list[str]:
     """Return the lines about the event store, as far as the answering worker knows."""
     name = "fmpair_events_store_up"
-    about = "Whether the last write to the event store succeeded."
+    about = "Whether events can be stored and read."
     return [*_head(name, "gauge", about), f"{name} {int(trouble is None)}"]
 
 

@@ -22,10 +22,10 @@ Waiting = tuple[Any, Question, "asyncio.Future[Answer]"]
 class RequestBatcher:
     """Answers quick questions in the event loop, and others in a thread, several at a time.
 
-    Quick questions wait until the event loop has read all requests that are there. Reading several
-    and then answering them takes less processor time than doing both for one after the other; none
-    of their scores depends on who else asks. Where several were answered together last time, as
-    many are waited for, for a few turns of the loop: some 20 µs.
+    Quick questions wait until the event loop has read all requests that have arrived. Reading
+    several and then answering them takes less processor time than doing both for one after the
+    other; none of their scores depends on the others. If several were answered together last time,
+    the batcher waits for as many, for at most TURNS turns of the loop: some 20 µs.
     Scoring a million items is bound by reading their vectors, so a batch of eight questions takes
     little longer than one. Questions that arrive during a batch go into the next one.
     """
@@ -63,7 +63,6 @@ class RequestBatcher:
         batch = [self._quick.popleft() for _ in range(min(len(self._quick), MAX_BATCH))]
         for model in {id(model): model for model, _, _ in batch}.values():  # mostly one
             asked = [entry for entry in batch if entry[0] is model]
-            # apart: no score depends on who else asks
             answered = _each_answered(model, [question for _, question, _ in asked], apart=True)
             for (_, _, future), answer in zip(asked, answered):
                 _resolve(future, answer)

@@ -1,4 +1,4 @@
-"""What the service does for each request."""
+"""What the service does for each request, and the question that it asks a model."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
-
-import numpy as np
-import polars as pl
 
 from fmpair import __version__
 from fmpair.data.frame import to_polars
-from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import FmpairError, OptionError
+from fmpair.errors import FmpairError, ModelFileError, OptionError
 from fmpair.events.event import ITEM, Event, Impression, ItemChange, check_changes, event_time, now
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
-from fmpair.fitted.question import Answer, Question
-from fmpair.fitted.rules import Rules
+from fmpair.fitted.question import Answer, Question, knows_time
+from fmpair.fitted.rules import Rules, rules_of
+from fmpair.models.catalog import Model
 from fmpair.serve import requests as wire
 from fmpair.serve.live_catalogue import (
     Changes,
     catalogue_values,
     check_types,
+    ids_with_prefix,
+    items_with_prefix,
     new_columns,
     ranks_new_items,
-    title_column,
+    similar_items,
 )
-from fmpair.serve.live_models import MAX_WAIT, LiveModels
+from fmpair.serve.live_models import ANYWAY, MAX_WAIT, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
 from fmpair.serve.request_batcher import RequestBatcher
-from fmpair.serve.request_options import answerable, request_rules, unknown_parts
 from fmpair.serve.requests import ProblemError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NO_ITEMS = np.zeros(0, np.int32)
+NONE = (None,) * 5
+LISTS = ("history", "candidates", "exclude", "items")  # options of requests that are lists of items
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Service:
         if request.item is None:
             frame = await asyncio.to_thread(model.similar_users, request.user, request.n)
         else:
-            frame = await asyncio.to_thread(_similar_items, model, request.item, request.n)
+            frame = await asyncio.to_thread(similar_items, model, request.item, request.n)
         rows = to_polars(frame).rows()
         columns: list[dict[str, Any] | None] = [None] * len(rows)
         if request.item is not None:
@@ -207,11 +207,13 @@ class Service:
         return wire.Cards(cards, __version__, self.store is not None)
 
     async def users(self, prefix: str, n: int) -> wire.IdList:
-        return await asyncio.to_thread(_with_prefix, self.models.of(None)[1].space.users, prefix, n)
+        return await asyncio.to_thread(
+            ids_with_prefix, self.models.of(None)[1].space.users, prefix, n
+        )
 
     async def items(self, prefix: str, n: int) -> wire.IdList:
         await self.models.catch_up()
-        return await asyncio.to_thread(_items_with_prefix, self.models.of(None)[1], prefix, n)
+        return await asyncio.to_thread(items_with_prefix, self.models.of(None)[1], prefix, n)
 
     async def _model_for(self, user: Any, arm: str | None = None) -> tuple[str, Any, str]:
         """Return (arm, model, id of the model) for a user, with new events taken in.
@@ -336,44 +338,86 @@ def _kept(event: Event) -> wire.KeptEvent:
     )
 
 
-def removed(model: Any) -> np.ndarray:
-    """Return the numbers of the items that are in no answer."""
-    return NO_ITEMS if model.live is None else model.live.removed
+# Requests as options of a question: their rules, and the values that a model knows.
 
 
-def _similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
-    """Return the n most similar items that are not removed: a frame (item, similarity, rank)."""
-    hidden = removed(model)
-    frame = to_polars(model.similar_items(item, n + len(hidden)))
-    if not len(hidden):
-        return frame
-    ids = model.space.items.take(hidden)
-    frame = frame.filter(~frame.to_series(0).is_in(ids.implode())).head(n)
-    return frame.with_columns(rank=pl.int_range(1, len(frame) + 1))
+def request_rules(known: Mapping[str, Rules], request: wire.Recommend) -> Rules | None:
+    """Return the rules of a request, None if it has none.
+
+    known: the rules of the service by name; a request may refer to one. If `exclude_shown` is a
+    time, the event store applies it, not the rules.
+    """
+    given = (request.where, request.limit, request.boost, request.diversity, request.rules)
+    if request.exclude_shown is None and given == NONE:
+        return None
+    base = None
+    if request.rules:
+        from fmpair.config.read import named_rules  # imports all of config, in 0.5 s
+
+        base = named_rules(known, request.rules)
+    items = None if isinstance(request.exclude_shown, str) else request.exclude_shown
+    return rules_of(request.where, request.limit, request.boost, request.diversity, items, base)
 
 
-def _with_prefix(known: Vocabulary, prefix: str, n: int) -> wire.IdList:
-    """Return the ids that start with a prefix, in the order of the model."""
-    ids = known.ids
-    if prefix:
-        ids = ids.filter(_begins(ids, prefix))
-    return wire.IdList(ids.head(n).to_list(), len(ids))
+def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
+    """Return the rules of a file by name, after checking them against every model in service.
+
+    Models that are loaded later are checked too, and refused if a rule does not fit.
+    """
+    if path is None:
+        return {}
+    from fmpair.config.read import read_rules
+
+    rules = read_rules(path)
+
+    def check(model: Model) -> None:
+        for name, checked in rules.items():
+            try:
+                checked.check(model.catalogue)
+            except OptionError as error:
+                raise ModelFileError(f"rules {name!r} do not fit it: {error}; {ANYWAY}") from None
+
+    for served in models.serving():
+        for checked in rules.values():
+            checked.check(served.model.catalogue)
+    models.check_new = check
+    return rules
 
 
-def _items_with_prefix(model: Any, prefix: str, n: int) -> wire.IdList:
-    """Return the items whose id starts with a prefix, or whose title contains it."""
-    ids, title = model.space.items.ids, title_column(model)
-    titles = None if title is None else model.catalogue.table[title].head(len(ids))
-    wanted = pl.Series(np.ones(len(ids), bool))
-    if prefix:
-        wanted = _begins(ids, prefix)
-        if titles is not None:
-            lower = titles.str.to_lowercase()
-            wanted = wanted | lower.str.contains(prefix.lower(), literal=True).fill_null(False)
-    wanted = wanted & ~pl.Series(np.isin(np.arange(len(ids)), removed(model)))
-    shown = None if titles is None else titles.filter(wanted).head(n).to_list()
-    return wire.IdList(ids.filter(wanted).head(n).to_list(), int(wanted.sum()), shown)
+def answerable(request: wire.BaseRequest, model: Any, strict: bool) -> dict[str, Any]:
+    """Return the context, time and `unknown` options of a question that the model can answer.
+
+    By default, context columns that the model does not know are left out, and so is the time if the
+    model does not use it. Unknown ids and values are skipped. If the request sets `unknown`, all
+    parts are kept, and the library treats unknown ids and values as that option says. With strict,
+    requests that do not set it have unknown="error".
+    """
+    context, time, unknown = request.context, request.time, request.unknown
+    if unknown is None and strict:
+        unknown = "error"
+    if unknown is None:
+        columns = model.id_lookup.context
+        if any(name not in columns for name in context):
+            context = {name: value for name, value in context.items() if name in columns}
+        if time is not None and not knows_time(model.space):
+            time = None
+    return {"context": context, "time": time, "unknown": unknown or "features"}
 
 
-def _begins(ids: pl.Series, prefix: str) -> pl.Series:
-    return ids.cast(pl.String).str.to_lowercase().str.starts_with(prefix.lower())
+def unknown_parts(request: wire.BaseRequest, model: Any, answer: Answer) -> list[str]:
+    """Return the parts of an answered request with ids, values or columns that are not known."""
+    lookup = model.id_lookup
+    parts = ["user"] if answer.stranger else []
+    if answer.passed_over:
+        given = ((name, getattr(request, name, None)) for name in LISTS)
+        parts += [name for name, ids in given if ids and (lookup.items.numbers(ids) < 0).any()]
+    for name, value in request.context.items():
+        if name not in lookup.context or lookup.features(name, value).unseen:
+            parts.append(f"context.{name}")
+    if request.time is not None and not knows_time(model.space):
+        parts.append("time")
+    for name in getattr(request, "show", ()):
+        if model.catalogue is None or name not in model.catalogue.columns:
+            parts.append(f"show.{name}")
+    parts += [f"boost.{value}" for value in answer.idle]
+    return parts

@@ -23,8 +23,7 @@ from fmpair.serve.connections import make_server
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.request_batcher import is_quick
-from fmpair.serve.request_options import rules_in_service
-from fmpair.serve.service import Service
+from fmpair.serve.service import Service, rules_in_service
 from fmpair.serve.settings import ServiceSettings, Stamp, WorkerSlot, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
 

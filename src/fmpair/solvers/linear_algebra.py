@@ -6,7 +6,7 @@ import numpy as np
 
 from fmpair.arrays import Rows, group_rows
 from fmpair.jit import inline, kernel
-from fmpair.ranking.top import SCORES_AT_ONCE, select
+from fmpair.ranking.top import SCORES_AT_ONCE, empty_lists, select
 from fmpair.threads import side_by_side
 
 ROWS_AT_ONCE = 256
@@ -47,9 +47,7 @@ def nearest(rows: Rows, columns: int, k: int, shrinkage: float, threads: int | N
     norm = np.sqrt(np.add.reduceat(np.append(rows.value, 0) ** 2, rows.start[:-1]))
     norm = np.where(np.diff(rows.start) > 0, norm, 0).astype(np.float32)
     k = min(k, rows.size)
-    best = np.full((rows.size, k), -1, np.int32)
-    score = np.full((rows.size, k), -np.inf, np.float32)
-    filled = np.zeros(rows.size, np.int64)
+    best, score, filled = empty_lists(rows.size, k)
     itself = np.arange(rows.size + 1), np.arange(rows.size, dtype=np.int32)
     step = int(np.clip(SCORES_AT_ONCE // max(rows.size, 1), 1, 1024))
 

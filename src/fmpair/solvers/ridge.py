@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fmpair.arrays import Rows, group_rows
+from fmpair.arrays import Rows, group_rows, row_adder
 from fmpair.threads import blas_on, side_by_side
 
 ROWS_AT_ONCE = 1024
@@ -160,7 +160,7 @@ def _products(rows: Rows, table: np.ndarray, threads: int | None) -> np.ndarray:
     out, table = np.zeros((rows.size, table.shape[1]), np.float32), np.ascontiguousarray(table)
     if not len(rows.column):
         return out
-    from fmpair.row_sums import add_rows  # compiles a kernel
+    add_rows = row_adder()
 
     def run(first: int) -> None:
         last = min(first + ROWS_AT_ONCE, rows.size)

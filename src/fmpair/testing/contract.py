@@ -268,7 +268,7 @@ def _require_saved(model: Any) -> None:
 
 
 def _scores(model: Any, users: Any = None) -> np.ndarray:
-    """float [users * items]: the scores of every pair, by sorted ids; of these users or all."""
+    """Return the scores of all pairs of these users (None: all), by sorted ids: [users * items]."""
     users = pl.DataFrame({"user": pl.Series(model.user_ids if users is None else users).sort()})
     items = pl.DataFrame({"item": pl.Series(model.item_ids).sort()})
     return model.score(users.join(items, how="cross"))["score"].to_numpy()

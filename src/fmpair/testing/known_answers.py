@@ -183,7 +183,7 @@ def _visits(users: int, choices: int, rng: np.random.Generator) -> _Visits:
 
 
 def _seconds(visits: _Visits, rng: np.random.Generator) -> np.ndarray:
-    """int64 [events]: the times of events, with a pause after each."""
+    """Return the times of events, with a pause after each: int64 [events]."""
     pause = np.clip(rng.exponential(40, len(visits.user)), *PAUSE).astype(np.int64)
     later = np.cumsum(pause)
     first = np.flatnonzero(np.diff(visits.session, prepend=-1))
@@ -192,7 +192,7 @@ def _seconds(visits: _Visits, rng: np.random.Generator) -> np.ndarray:
 
 
 def _followers(items: int, rng: np.random.Generator) -> np.ndarray:
-    """int64 [items]: the item that follows each; all items in one ring, in random order."""
+    """Return the item that follows each, all in one ring in random order: int64 [items]."""
     ring = rng.permutation(items)
     follower = np.empty(items, np.int64)
     follower[ring] = np.roll(ring, -1)
@@ -208,7 +208,7 @@ def _walk(
     daily: np.ndarray | None = None,
     hours: np.ndarray | None = None,
 ) -> np.ndarray:
-    """int64 [choices]: the items chosen, none twice in a row in a session.
+    """Return the items chosen, none twice in a row in a session: int64 [choices].
 
     daily [choices, 2] times hours [items, 2] is added to the scores.
     """
@@ -272,7 +272,7 @@ def _chosen(
     rng: np.random.Generator,
     without: np.ndarray | None = None,
 ) -> np.ndarray:
-    """int64 [events]: items drawn by softmax of wants . product + popularity.
+    """Draw items by softmax of wants . product + popularity: int64 [events].
 
     without [events]: the item that each event does not draw.
     """
@@ -292,7 +292,7 @@ def _zipf(count: int, exponent: float) -> np.ndarray:
 
 
 def _event_types(liked: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """int64 [events]: 0, 1 or 2 (view, cart, buy), higher for items that are liked more."""
+    """Return 0, 1 or 2 (view, cart, buy), higher for items that are liked more: int64 [events]."""
     want = (liked - liked.mean()) / liked.std() + rng.standard_normal(len(liked))
     return (want > 1.2).astype(np.int64) + (want > 2.2)
 

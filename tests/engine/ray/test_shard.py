@@ -3,8 +3,8 @@
 import numpy as np
 from engine.problems import problem_of, with_histories
 
-from fmpair.engine.ray import part as shards
-from fmpair.engine.ray.part import shards_of, split
+from fmpair.engine.ray import ray_worker as shards
+from fmpair.engine.ray.ray_worker import shards_of, split
 
 
 def test_a_problem_is_cut_into_shards_that_are_all_of_it(monkeypatch):

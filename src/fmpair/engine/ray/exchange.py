@@ -187,11 +187,8 @@ def _write(copies: Copies, sums: np.ndarray | None, changes: list[ChangedRows]) 
     """Write the changes of each cell into its copy."""
     for number, changed in enumerate(changes):
         copy = copies.of(number)
-        copy.table[changed.feature], copy.moves[changed.feature] = changed.rows, changed.moves
-        if len(copy.bias):
-            copy.bias[changed.feature] = changed.bias
-        if sums is not None:
-            sums[number][changed.feature] = changed.sums
+        overwrite(copy, None if sums is None else sums[number], changed)
+        copy.moves[changed.feature] = changed.moves
 
 
 def _merged(
@@ -201,10 +198,23 @@ def _merged(
     if copies is None:
         return None
     feature = np.unique(np.concatenate([changed.feature for changed in changes]))
-    copy = copies.of(0)
+    return rows_at(feature, copies.of(0), None if sums is None else sums[0])
+
+
+def rows_at(feature: np.ndarray, copy: Shared, sums: np.ndarray | None) -> ChangedRows:
+    """Return some rows of a copy of a shared table, without how often they were updated."""
     bias = copy.bias[feature] if len(copy.bias) else NO_WEIGHT
-    accumulated = NO_WEIGHT if sums is None else sums[0][feature]
+    accumulated = NO_WEIGHT if sums is None else sums[feature]
     return ChangedRows(feature, copy.table[feature], bias, accumulated)
+
+
+def overwrite(copy: Shared, sums: np.ndarray | None, changed: ChangedRows) -> None:
+    """Write changed rows into a copy of a shared table and into its accumulators, if any."""
+    copy.table[changed.feature] = changed.rows
+    if len(copy.bias):
+        copy.bias[changed.feature] = changed.bias
+    if sums is not None:
+        sums[changed.feature] = changed.sums
 
 
 # Checkpoints: the rows of all workers are copied into the driver's tables.

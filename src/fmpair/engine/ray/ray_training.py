@@ -19,8 +19,15 @@ from fmpair.engine.ray.exchange import (
     rounds_between_checkpoints,
     store_rows,
 )
-from fmpair.engine.ray.part import counts_of, rows_of, shards_of, split, without_events, worker_plan
-from fmpair.engine.ray.ray_worker import Worker
+from fmpair.engine.ray.ray_worker import (
+    Worker,
+    counts_of,
+    rows_of,
+    shards_of,
+    split,
+    without_events,
+    worker_plan,
+)
 from fmpair.engine.strata import partition as strata
 from fmpair.engine.strata.partition import Assignment, assigned
 from fmpair.errors import MachineError
@@ -33,10 +40,10 @@ TRIES = 5  # attempts at the same round
 
 
 class WorkerPool:
-    """The worker processes of a training; most: upper bound, None for the number of cores."""
+    """The worker processes of a training."""
 
-    def __init__(self, ray: Any, blocks: int, most: int | None = None) -> None:
-        self.ray, self.blocks, self.most = ray, blocks, most
+    def __init__(self, ray: Any, blocks: int) -> None:
+        self.ray, self.blocks = ray, blocks
         self.workers: list[Any] = []
 
     @property
@@ -49,7 +56,7 @@ class WorkerPool:
         """Start one per core, but not more than user blocks."""
         ray, free = self.ray, cores(self.ray)
         kind = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Worker)
-        started = [kind.remote() for _ in range(min(self.blocks, self.most or free, free))]
+        started = [kind.remote() for _ in range(min(self.blocks, free))]
         pending = {worker.ready.remote(): worker for worker in started}
         done, _ = ray.wait(list(pending), num_returns=1, timeout=FIRST)
         if done:

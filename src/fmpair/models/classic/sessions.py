@@ -18,6 +18,8 @@ from fmpair.arrays import (
     empty_rows,
     group_rows,
     join_rows,
+    ordered_rows,
+    pieces,
     starts,
     tally,
 )
@@ -173,11 +175,8 @@ class SessionNeighbours:
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         entry = shared.owner[order]
         key = key[order[first]]
-        candidates = Rows(
-            starts(np.bincount(key >> 32, minlength=history.size)),
-            (key & 0xFFFFFFFF).astype(np.int32),
-            np.arange(len(key)),
-        )
+        column = (key & 0xFFFFFFFF).astype(np.int32)
+        candidates = ordered_rows(key >> 32, column, np.arange(len(key)), history.size)
         if len(key):
             similar = np.add.reduceat(similar[entry], first)
             match = np.maximum.reduceat(match[entry], first)
@@ -198,8 +197,7 @@ class SessionNeighbours:
         key = items.owner << 32 | items.column
         last = np.flatnonzero(np.diff(key, append=-1))  # the last occurrence of each item
         age, length = items.value[last].astype(np.int64), length[last]
-        owner = items.owner[last]
-        distinct = Rows(starts(np.bincount(owner, minlength=history.size)), items.column[last], age)
+        distinct = ordered_rows(items.owner[last], items.column[last], age, history.size)
         similar = _decay(self.known.options.decay, age, length)
         return distinct, similar, _decay(self.known.options.match_decay, age, length)
 
@@ -226,10 +224,8 @@ def _decay(name: str, age: np.ndarray, length: np.ndarray) -> np.ndarray:
 
 
 def _last_entries(rows: Rows, count: int) -> Rows:
-    end = rows.start[1:]
     lengths = np.minimum(np.diff(rows.start), count)
-    start = starts(lengths)
-    entry = np.repeat(end - start[1:], lengths) + np.arange(start[-1])
+    start, entry = pieces(rows.start[1:] - lengths, lengths)
     return Rows(start, rows.column[entry], rows.value[entry])
 
 
@@ -306,7 +302,7 @@ def followers(lines: Timelines, items: int) -> Rows:
     needed = PAIR_BYTES * int(length.sum())
     remedy = "use finer times, or the order of the rows"
     check_memory("counting successive items", f"{len(later):,} events", needed, MAX_GB, remedy)
-    position = np.repeat(begin - starts(length)[:-1], length) + np.arange(length.sum())
+    _, position = pieces(begin, length)
     share = np.repeat(1.0 / length, length)
     pairs = group_rows(lines.item[position], np.repeat(lines.item[later], length), items, share)
     return add_repeats(pairs)
