@@ -102,7 +102,7 @@ def _low_ratings(experiment: Experiment) -> list[str]:
 
 def schema(output: Target = Path("-")) -> None:
     """Print the JSON Schema of experiment files, for completion and checks in editors."""
-    from fmpair.config.json_schema import json_schema
+    from fmpair.config.option_schema import json_schema
 
     _write(output, json.dumps(json_schema(), indent=2) + "\n")
 

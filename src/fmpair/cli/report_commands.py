@@ -63,8 +63,7 @@ def compare(
     """Compare the models of several runs in one table, with significance tests."""
     from fmpair.experiment.results import results
     from fmpair.files import write_atomically
-    from fmpair.report.merge_runs import merged
-    from fmpair.report.model_comparison import comparison
+    from fmpair.report.model_comparison import comparison, merged
     from fmpair.report.output import terminal
     from fmpair.report.result_tables import main_table
 

@@ -48,7 +48,7 @@ class Results:
     curves: (model, fold, seed, epoch, seconds, loss, part, metric, value); metric null: loss only.
     trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning.
     units: by protocol a frame (model, fold, seed, unit, row, user, item, one column per metric).
-    manifest: provenance, see `fmpair.experiment.manifest`.
+    manifest: provenance, see `fmpair.experiment.run.manifest`.
     """
 
     experiment: Experiment

@@ -16,9 +16,20 @@ from fmpair.report.sections import facts
 from fmpair.report.table import Figure, ReportTable, Section, figure, metric_title
 from fmpair.report.table_formats import markdown_report
 from fmpair.reproduction import paper_tables
-from fmpair.reproduction.claims import RULES, Runs, claims
-from fmpair.reproduction.paper import CONTEXTS, DOMAINS, MRR, RECALL, SETS, TABLE2, TABLE3, TABLE4
+from fmpair.reproduction.paper import (
+    CONTEXTS,
+    DOMAINS,
+    MRR,
+    RULES,
+    SETS,
+    TABLE2,
+    TABLE3,
+    TABLE4,
+    Runs,
+    claims,
+)
 from fmpair.reproduction.summary import (
+    RECALL,
     LinearFit,
     Summary,
     baseline_difference,
