@@ -284,12 +284,12 @@ def _evaluation(
         name = protocol.name(metric)
         if metric.name in LISTS:
             columns[name], means[name] = list_values(metric, ranks.best, candidates, train)
-        elif metric.name in ERRORS:
+            continue
+        if metric.name in ERRORS:
             columns[name] = _errors(metric, ranks, test.columns["rating"].gather(units.row))
-            means[name] = mean_of(metric.name, columns[name])
         else:
             columns[name] = pl.Series(metric.of(placement))
-            means[name] = mean_of(metric.name, columns[name])
+        means[name] = mean_of(metric.name, columns[name])
     estimates: dict[str, float] = {}
     if protocol.candidates == "uniform":
         estimates = corrected(metrics, placement, ranks.eligible, protocol.n)

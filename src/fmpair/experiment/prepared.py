@@ -140,11 +140,10 @@ def _read(source: Source) -> Dataset:
 
 
 def _read_public(name: str, options: Mapping[str, Any]) -> Dataset:
+    data, trained = public_sets.load_all(name, **options)
     if public_sets.find(name).test is None:
-        return public_sets.load(name, **options)
-    train, test = public_sets.load_parts(name, **options)
-    data = public_sets.load(name, **options)
-    return _with_parts(data, {"train": len(train), "test": len(test)})
+        return data
+    return _with_parts(data, {"train": trained, "test": len(data) - trained})
 
 
 def _read_parts(source: Source) -> Dataset:

@@ -162,6 +162,12 @@ class Claim:
         return ", ".join(f"{verdict} under {name}" for name, verdict in verdicts.items())
 
 
+def runs_of(runs: Runs, kind: str, names: Mapping[str, str]) -> list[tuple[str, Summary]]:
+    """Return (title, run) of the runs of a kind that are there; names: title by data set."""
+    present = ((title, runs.get(f"{kind}-{name}")) for name, title in names.items())
+    return [(title, run) for title, run in present if run is not None]
+
+
 def _differences(
     runs: Runs, protocol: str, model: str, names: Mapping[str, str], table: str = "table2"
 ) -> dict[str, BaselineDifference]:
@@ -277,13 +283,9 @@ def _domains(runs: Runs, protocol: str) -> Finding | None:
 
 
 def _linear(runs: Runs, protocol: str) -> Finding | None:
-    fits = {
-        f"epoch time by k: {title}": linear_fit(runs[f"complexity-{name}"], factors)
-        for name, title in SETS.items()
-        if f"complexity-{name}" in runs
-    }
-    if "complexity-contexts" in runs:
-        fits["epoch time by contexts: Frappe"] = linear_fit(runs["complexity-contexts"], contexts)
+    by_factors, by_contexts = cost_fits(runs)
+    fits = {f"epoch time by k: {name}": fit for name, fit in by_factors.items()}
+    fits |= {f"epoch time by contexts: {name}": fit for name, fit in by_contexts.items()}
     if not fits:
         return None
     evidence = {
@@ -292,6 +294,14 @@ def _linear(runs: Runs, protocol: str) -> Finding | None:
         for name, fit in fits.items()
     }
     return Finding(_verdict([*map(_is_linear, fits.values())]), evidence)
+
+
+def cost_fits(runs: Runs) -> tuple[dict[str, LinearFit], dict[str, LinearFit]]:
+    """Return the linear fits of epoch times by the number of factors, and of contexts, by set."""
+    names = {"contexts": SETS["frappe"]}
+    by_contexts = {n: linear_fit(run, contexts) for n, run in runs_of(runs, "complexity", names)}
+    by_factors = {n: linear_fit(run, factors) for n, run in runs_of(runs, "complexity", SETS)}
+    return by_factors, by_contexts
 
 
 def _is_linear(fit: LinearFit) -> bool | None:
@@ -304,11 +314,11 @@ def _is_linear(fit: LinearFit) -> bool | None:
 
 
 def _gaussian(runs: Runs, protocol: str) -> Finding | None:
-    made = _differences(runs, protocol, "GPFM", {name: SETS[name] for name in GPFM_SETS})
+    names = {name: SETS[name] for name in GPFM_SETS}
+    made = _differences(runs, protocol, "GPFM", names)
     slower = {
-        SETS[name]: runs[f"epoch-time-{name}"].epoch_time_ratio("GPFM", "FM-Pair")
-        for name in GPFM_SETS
-        if f"epoch-time-{name}" in runs
+        title: run.epoch_time_ratio("GPFM", "FM-Pair")
+        for title, run in runs_of(runs, "epoch-time", names)
     }
     answers: list[bool | None] = [value >= ORDERS for value in slower.values()]
     for each in made.values():
