@@ -87,14 +87,10 @@ def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
 
 def _low_ratings(experiment: Experiment) -> list[str]:
     """Return a line if no filter says which ratings are positive."""
-    from fmpair.config.data_columns import header_of
-    from fmpair.data.filters import RATED
-    from fmpair.metrics import ERRORS, Metric
+    from fmpair.config.data_columns import header_of, uses_ratings
 
-    steps = {step.kind.replace("-", "_") for step in experiment.filters}
     header = header_of(experiment.data, experiment.filters)
-    errors = any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
-    if header is None or "rating" not in header.events or errors or steps & set(RATED):
+    if header is None or "rating" not in header.events or uses_ratings(experiment):
         return []
     return [f"{'ratings':<10} low ones count as positive too: filter: [above_mean] keeps those "
             "above the user's mean"]  # fmt: skip
