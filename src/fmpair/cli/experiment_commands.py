@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import On, pairs, with_flags
+from fmpair.cli.flags import DryRun, On, ResultsFolder, pairs, with_flags
 from fmpair.cli.input import READ_FLAGS, reading_options, role_table
 from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, busy, note, note_no_figures, show
 from fmpair.errors import DataError, in_file
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fmpair.config.experiment import Experiment
-    from fmpair.experiment.results import Results
+    from fmpair.experiment.folder import Results
 
 # Flags of `init`, which writes them to the file.
 INIT_FLAGS = (
@@ -43,7 +43,6 @@ Overrides = Annotated[
 Target = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or -.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
 
 
 def init(
@@ -207,10 +206,7 @@ AllowCode = Annotated[
 def run(
     file: ExperimentFile,
     overrides: Overrides = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results."),
-    ] = None,
+    folder: ResultsFolder = None,
     workers: Workers = None,
     device: Device = None,
     on: On = None,

@@ -6,6 +6,7 @@ import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,10 @@ On = Annotated[
     str | None,
     typer.Option(metavar="CLUSTER", help="Run on a cluster: ray, or ray://HOST:PORT."),
 ]
+ResultsFolder = Annotated[
+    Path | None, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
 
 
 def flag(name: str, kind: Any, default: Any, *spellings: str, **settings: Any) -> Flag:

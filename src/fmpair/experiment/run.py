@@ -31,7 +31,16 @@ from fmpair.evaluation.protocol import default_protocol_reason
 from fmpair.experiment import folder as files
 from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, failed
-from fmpair.experiment.folder import RunFolder, digest, forget, open_folder, read_json, write_json
+from fmpair.experiment.folder import (
+    Results,
+    RunFolder,
+    digest,
+    forget,
+    open_folder,
+    read_json,
+    results,
+    write_json,
+)
 from fmpair.experiment.pool import Execute, Record, executor, threads_per_worker
 from fmpair.experiment.prepared import (
     PreparedData,
@@ -41,7 +50,6 @@ from fmpair.experiment.prepared import (
     source_files,
     with_defaults,
 )
-from fmpair.experiment.results import Results, results
 from fmpair.experiment.tuning import Winner, choose, refit, tune
 from fmpair.text import harmless
 from fmpair.training.search import canonical

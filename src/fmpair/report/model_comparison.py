@@ -15,7 +15,7 @@ import polars as pl
 from fmpair.config.experiment import TESTS, Ablation, Comparison
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.statistics import bootstrap_interval, spread
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.models.catalog import FAMILIES
 from fmpair.report.significance import (
     Pair,

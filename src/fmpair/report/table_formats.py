@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from polars import selectors
 
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.metrics import Metric
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.result_tables import baseline_name, mean_over, one_fit_note

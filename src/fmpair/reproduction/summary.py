@@ -12,7 +12,7 @@ import polars as pl
 
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.evaluation.clusters import t_quantile
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.report.model_comparison import ModelComparison, comparison
 from fmpair.report.table import figure, p_claim, percent, signed_percent
 
