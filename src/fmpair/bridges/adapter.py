@@ -168,7 +168,10 @@ class ScoreTable:
         return cls(np.where(usable, table, lowest - 1).astype(np.float32))
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> ScoreTable:
+    def restored(
+        cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> ScoreTable:
+        """Return the scorer of a model file, for the method `restore` of recipes."""
         shape = len(space.users), len(space.items)
         return cls(**check(arrays, {"table": Numbers(shape)}))
 

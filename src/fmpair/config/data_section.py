@@ -56,7 +56,7 @@ def _generated(node: Node) -> Source:
     known = Options({"generate": schema.sources()["generate"]})
     node.holding({**node.value, "generate": {}}).options(known)
     inner = node.at("generate")
-    size = inner.options(schema.generator_options())
+    size = inner.options(options_of(synthetic.make))
     checked = {name: value for name, value in size.items() if name != "seed"}
     inner.attempt(check_size, options_of(check_size), checked)
     return Source(generate=size)

@@ -130,10 +130,6 @@ def sources() -> Mapping[str, Option]:
     return options_of(Source, ["options"]).known
 
 
-def generator_options() -> Options:
-    return options_of(synthetic.make)
-
-
 def reader_options(format: str | None) -> Options:
     """Return the options of a format's reader, or of all readers, and of `Dataset.from_frame`."""
     readers = list(FORMATS.values()) if format is None else [FORMATS[format]]
@@ -172,10 +168,6 @@ def fold_count(step: Step) -> int:
     if get_origin(get_type_hints(function).get("return")) is not list:
         return 1
     return step.options.get("count", splits()[step.kind].known["count"].default)
-
-
-def protocol_options() -> Options:
-    return options_of(Protocol)
 
 
 def model_keys() -> Options:
@@ -333,7 +325,7 @@ def _data() -> Schema:
     every = {**sources(), **reader_options(None).known}
     properties = {name: _property(option) for name, option in every.items()}
     properties["set"] = {"enum": public_sets.names(), "description": "A public set by name."}
-    properties["generate"] = _closed(generator_options())
+    properties["generate"] = _closed(options_of(synthetic.make))
     return _object(properties)
 
 
@@ -370,7 +362,7 @@ def _models() -> Schema:
 
 def _protocols() -> Schema:
     preset = {"enum": list(protocol.PRESETS)}
-    options = _closed(protocol_options(), {"kind": preset}, choices=CHOICES)
+    options = _closed(options_of(Protocol), {"kind": preset}, choices=CHOICES)
     entry = {"anyOf": [preset, options]}
     by_label = {"type": "object", "additionalProperties": entry, "minProperties": 1}
     return {"anyOf": [by_label, {"type": "array", "items": entry, "minItems": 1}, preset]}
