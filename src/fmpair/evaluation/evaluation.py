@@ -365,9 +365,8 @@ def compare(evaluations: Mapping[str, Evaluation]) -> pl.DataFrame:
 
     Raise OptionError unless all were evaluated under one protocol, on the same units.
     """
-    first = next(iter(evaluations), None)
     for name, evaluation in evaluations.items():
-        other = evaluations[first] if first is not None else evaluation
+        first, other = next(iter(evaluations.items()))
         if evaluation.protocol != other.protocol:
             raise OptionError(
                 f"cannot compare different protocols: {first!r} was evaluated under "
