@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmpair.config.read import read
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.experiment.run import run
 from fmpair.files import write_atomically
 from fmpair.report.figures import PALETTE, draw_figure

@@ -9,7 +9,8 @@ from markdown import code, plain, table
 
 from fmpair.config import option_schema
 from fmpair.config.option_schema import REQUIRED, SECTIONS, TEXTS, Option, Options
-from fmpair.evaluation.protocol import PRESETS
+from fmpair.data import synthetic
+from fmpair.evaluation.protocol import PRESETS, Protocol
 from fmpair.evaluation.views import VIEWS
 from fmpair.metrics import NAMES
 
@@ -41,7 +42,7 @@ def _data() -> list[str]:
         "One of these is the source of the events:",
         _table(option_schema.sources()),
         "### data.generate",
-        _table(option_schema.generator_options().known),
+        _table(option_schema.options_of(synthetic.make).known),
         "### Column roles and reader options",
         _table(option_schema.reader_options(None).known),
     ]
@@ -65,7 +66,7 @@ def _models() -> list[str]:
 
 
 def _protocols() -> list[str]:
-    known = option_schema.protocol_options().known
+    known = option_schema.options_of(Protocol).known
     return [f"By name: {_names(PRESETS)}. See [protocols](protocols.md).", _table(known)]
 
 

@@ -1,4 +1,4 @@
-"""Text of others made safe to print, and docstrings parsed for descriptions of options.
+"""Make names and ids safe to print; read descriptions of options from docstrings.
 
 Names and ids may hold control characters that rewrite a terminal's line, direction marks that
 reverse the numbers after a name, or lone surrogates that no file can store.

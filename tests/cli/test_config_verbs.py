@@ -3,7 +3,7 @@ import json
 import polars as pl
 import pytest
 
-from fmpair.config.json_schema import json_schema
+from fmpair.config.option_schema import json_schema
 from fmpair.report import figures
 from fmpair.testing import purchase_log
 

@@ -7,7 +7,7 @@ import pytest
 
 from fmpair.config import option_schema
 from fmpair.config.document import read
-from fmpair.config.json_schema import json_schema
+from fmpair.config.option_schema import json_schema
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 SCHEMA = json_schema()

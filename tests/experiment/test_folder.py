@@ -8,7 +8,7 @@ from fmpair import load
 from fmpair.config.experiment import Output
 from fmpair.errors import DataError
 from fmpair.experiment.folder import RunFolder, open_folder
-from fmpair.experiment.results import results as read_results
+from fmpair.experiment.folder import results as read_results
 from fmpair.experiment.run import run
 from fmpair.files import atomic_path
 

@@ -10,7 +10,7 @@ from tiny_run import MEASURED, same
 from fmpair.cli import run as fmpair
 from fmpair.config.read import read
 from fmpair.errors import FmpairError
-from fmpair.experiment.results import results as read_results
+from fmpair.experiment.folder import results as read_results
 from fmpair.experiment.run import run
 
 WRONG = ([], {}, None, 7, "x", [1, {"a": None}], {"id": 5, "files": [], "error": None})

@@ -10,7 +10,7 @@ from small_run import cases, chance, saved, started
 from tiny_run import same
 
 from fmpair.config.read import read
-from fmpair.experiment.results import results as read_results
+from fmpair.experiment.folder import results as read_results
 from fmpair.experiment.run import run
 
 pytestmark = pytest.mark.faults

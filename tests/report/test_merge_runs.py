@@ -6,8 +6,7 @@ from toy_results import results_of
 
 from fmpair.errors import DataError
 from fmpair.evaluation import Protocol
-from fmpair.report.merge_runs import merged
-from fmpair.report.model_comparison import comparison
+from fmpair.report.model_comparison import comparison, merged
 
 STEADY = np.tile([0.4, 0.6], 50)
 

@@ -13,8 +13,7 @@ from fmpair.config.experiment import Ablation, Comparison
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation import Protocol
 from fmpair.evaluation.statistics import effect_size, holm, randomisation_test, t_test, wilcoxon
-from fmpair.report.merge_runs import merged
-from fmpair.report.model_comparison import comparison
+from fmpair.report.model_comparison import comparison, merged
 from fmpair.report.output import terminal, write
 from fmpair.report.result_tables import field_tables
 from fmpair.report.significance import by_unit

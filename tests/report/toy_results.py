@@ -13,7 +13,7 @@ from fmpair.data.split_leakage import report
 from fmpair.data.splits import folds
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.views import context, item_popularity, view
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 
 CELLS = {
     "cell": pl.String, "model": pl.String, "options": pl.String, "fold": pl.Int64,

@@ -4,7 +4,7 @@ import pytest
 from paper_runs import by_factors, judged, timed
 
 from fmpair.config.experiment import Candidate
-from fmpair.reproduction.claims import claims
+from fmpair.reproduction.paper import claims
 from fmpair.reproduction.summary import BaselineDifference, contexts, factors, linear_fit
 
 METHODS = {"Most-Popular": 0.12, "FM-Map": 0.07, "FM on ratings": 0.001, "GPFM": 0.16,

@@ -8,7 +8,7 @@ import pytest
 from fmpair.config.option_schema import options_of
 from fmpair.config.read import read
 from fmpair.errors import UnknownError
-from fmpair.experiment.results import results
+from fmpair.experiment.folder import results
 from fmpair.models.catalog import find
 from fmpair.reproduction import run as reproduction
 from fmpair.reproduction.run import ALL, FOLDER, PAPER_SECTIONS, QUICK_EVENTS, files, quick

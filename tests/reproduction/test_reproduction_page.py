@@ -4,9 +4,8 @@ import polars as pl
 import pytest
 from paper_runs import by_factors, judged, timed
 
-from fmpair.reproduction.claims import claims
 from fmpair.reproduction.page import sections, verdict, write, write_page
-from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4
+from fmpair.reproduction.paper import TABLE2, TABLE3, TABLE4, claims
 from fmpair.reproduction.paper_tables import (
     comparison_table,
     evidence_table,

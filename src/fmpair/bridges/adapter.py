@@ -81,8 +81,8 @@ def check_options(recipe: Any) -> None:
 def foreign_code(what: str, threads: int | None = 1) -> Iterator[None]:
     """Run a block of foreign code quietly; its errors become TrainingError.
 
-    threads: of linear algebra. Libraries with threads of their own get one: nested thread pools
-    make training slower by orders of magnitude.
+    threads: of linear algebra. It must be 1 for libraries with threads of their own: nested thread
+    pools make training slower by orders of magnitude.
     """
     try:
         output = io.StringIO()  # progress bars and the like
@@ -168,7 +168,10 @@ class ScoreTable:
         return cls(np.where(usable, table, lowest - 1).astype(np.float32))
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace) -> ScoreTable:
+    def restored(
+        cls, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
+    ) -> ScoreTable:
+        """Return the scorer of a model file, for the method `restore` of recipes."""
         shape = len(space.users), len(space.items)
         return cls(**check(arrays, {"table": Numbers(shape)}))
 

@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmpair.arrays import Rows
 from fmpair.bridges import adapter
 from fmpair.bridges.adapter import Requirement, ScoreTable
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import UnknownError, unknown
-from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 from fmpair.fitted.recommender import Recommender, from_factors
@@ -41,6 +39,7 @@ class Cornac(Recipe):
     requirement: ClassVar[Requirement] = REQUIREMENT
     require = staticmethod(REQUIREMENT.check)
     provenance = staticmethod(REQUIREMENT.provenance)
+    restore = staticmethod(ScoreTable.restored)
 
     def __post_init__(self) -> None:
         adapter.check_options(self)
@@ -59,11 +58,6 @@ class Cornac(Recipe):
             if vectors is not None:
                 return from_factors(self, events, *adapter.without_constants(events, *vectors))
             return Ranker.of(self, events, ScoreTable.of(_scores(what, model, events)))
-
-    def restore(
-        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
-    ) -> ScoreTable:
-        return ScoreTable.restored(arrays, space)
 
 
 def _class(name: str) -> Any:

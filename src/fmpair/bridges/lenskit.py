@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmpair.arrays import Rows
 from fmpair.bridges import adapter
 from fmpair.bridges.adapter import Requirement, ScoreTable
 from fmpair.data import Dataset, as_dataset
 from fmpair.errors import OptionError, UnknownError, unknown
-from fmpair.features import FeatureSpace
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
 
@@ -38,6 +36,7 @@ class LensKit(Recipe):
     requirement: ClassVar[Requirement] = REQUIREMENT
     require = staticmethod(REQUIREMENT.check)
     provenance = staticmethod(REQUIREMENT.provenance)
+    restore = staticmethod(ScoreTable.restored)
 
     def __post_init__(self) -> None:
         if not all(self.model.partition(":")):
@@ -59,11 +58,6 @@ class LensKit(Recipe):
             scorer.train(_train_set(events), training)
             _score(scorer, events, table)
         return Ranker.of(self, events, ScoreTable.of(table))
-
-    def restore(
-        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
-    ) -> ScoreTable:
-        return ScoreTable.restored(arrays, space)
 
 
 def _class(model: str) -> Any:

@@ -23,13 +23,11 @@ import numpy as np
 import polars as pl
 import pooch
 
-from fmpair.arrays import Rows
 from fmpair.bridges.adapter import ScoreTable, check_options, empty_table
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.data.write import write
 from fmpair.errors import FmpairError, MachineError, TrainingError, UnknownError
-from fmpair.features import FeatureSpace
 from fmpair.files import make_folder
 from fmpair.fitted.ranker import Ranker
 from fmpair.fitted.recipe import Recipe
@@ -161,6 +159,7 @@ class RecBole(Recipe):
     requirement: ClassVar[Environment] = ENVIRONMENT
     require = staticmethod(ENVIRONMENT.check)
     provenance = staticmethod(ENVIRONMENT.provenance)
+    restore = staticmethod(ScoreTable.restored)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -179,11 +178,6 @@ class RecBole(Recipe):
             run(command, log, what, cwd=folder, env=_environ(self.threads))
             table[:] = _read_scores(folder / "scores.npy", table.shape, what)
         return Ranker.of(self, events, ScoreTable.of(table))
-
-    def restore(
-        self, arrays: Mapping[str, np.ndarray], space: FeatureSpace, seen: Rows
-    ) -> ScoreTable:
-        return ScoreTable.restored(arrays, space)
 
 
 def _write_job(recipe: RecBole, data: Dataset, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import On, pairs, with_flags
+from fmpair.cli.flags import DryRun, On, ResultsFolder, pairs, with_flags
 from fmpair.cli.input import READ_FLAGS, reading_options, role_table
 from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, busy, note, note_no_figures, show
 from fmpair.errors import DataError, in_file
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fmpair.config.experiment import Experiment
-    from fmpair.experiment.results import Results
+    from fmpair.experiment.folder import Results
 
 # Flags of `init`, which writes them to the file.
 INIT_FLAGS = (
@@ -43,7 +43,6 @@ Overrides = Annotated[
 Target = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or -.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
 
 
 def init(
@@ -87,14 +86,10 @@ def validate(file: ExperimentFile, overrides: Overrides = None) -> None:
 
 def _low_ratings(experiment: Experiment) -> list[str]:
     """Return a line if no filter says which ratings are positive."""
-    from fmpair.config.data_columns import header_of
-    from fmpair.data.filters import RATED
-    from fmpair.metrics import ERRORS, Metric
+    from fmpair.config.data_columns import header_of, uses_ratings
 
-    steps = {step.kind.replace("-", "_") for step in experiment.filters}
     header = header_of(experiment.data, experiment.filters)
-    errors = any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
-    if header is None or "rating" not in header.events or errors or steps & set(RATED):
+    if header is None or "rating" not in header.events or uses_ratings(experiment):
         return []
     return [f"{'ratings':<10} low ones count as positive too: filter: [above_mean] keeps those "
             "above the user's mean"]  # fmt: skip
@@ -102,7 +97,7 @@ def _low_ratings(experiment: Experiment) -> list[str]:
 
 def schema(output: Target = Path("-")) -> None:
     """Print the JSON Schema of experiment files, for completion and checks in editors."""
-    from fmpair.config.json_schema import json_schema
+    from fmpair.config.option_schema import json_schema
 
     _write(output, json.dumps(json_schema(), indent=2) + "\n")
 
@@ -211,10 +206,7 @@ AllowCode = Annotated[
 def run(
     file: ExperimentFile,
     overrides: Overrides = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results."),
-    ] = None,
+    folder: ResultsFolder = None,
     workers: Workers = None,
     device: Device = None,
     on: On = None,

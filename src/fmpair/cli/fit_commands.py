@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 import typer
 
-from fmpair.cli.flags import Flag, flag, pairs, with_flags
+from fmpair.cli.flags import DryRun, Flag, flag, pairs, with_flags
 from fmpair.cli.input import (
     EVENTS_HELP,
     READ_FLAGS,
@@ -79,7 +79,6 @@ CheckpointFile = Annotated[
         "same command continues from it. Removed when the model is written.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Epochs = Annotated[
     int | None, typer.Option(metavar="N", help="Number of passes over the new events.")

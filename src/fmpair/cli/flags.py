@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,12 +19,26 @@ On = Annotated[
     str | None,
     typer.Option(metavar="CLUSTER", help="Run on a cluster: ray, or ray://HOST:PORT."),
 ]
+ResultsFolder = Annotated[
+    Path | None, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of the columns.")]
 
 
 def flag(name: str, kind: Any, default: Any, *spellings: str, **settings: Any) -> Flag:
     """Return a parameter with its typer option."""
     annotation = Annotated[kind, typer.Option(*spellings, **settings)]
     return Flag(name, Flag.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def text_flag(panel: str, name: str, metavar: str, help: str, kind: Any = str | None) -> Flag:
+    """Return a flag in a panel of the help, by default of text; None if it is not given."""
+    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=panel)
+
+
+def repeated_flag(panel: str, name: str, metavar: str, help: str, *spellings: str) -> Flag:
+    """Return a flag of text that may be repeated; [] if it is not given."""
+    return flag(name, list[str], [], *spellings, metavar=metavar, help=help, rich_help_panel=panel)
 
 
 def with_flags(function: Callable[..., None], **groups: Sequence[Flag]) -> Callable[..., None]:
@@ -132,17 +147,7 @@ def _resolved(command: Any, arguments: Sequence[str]) -> Any:
 
 # The flags of rules: `fmpair recommend --where 'price<=50' --limit brand=2`.
 
-RULE_PANEL = "Rules"
-
-
-def _option(name: str, metavar: str, help: str, kind: Any = str | None) -> Flag:
-    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=RULE_PANEL)
-
-
-def _repeated(name: str, metavar: str, help: str) -> Flag:
-    return flag(name, list[str], [], metavar=metavar, help=help, rich_help_panel=RULE_PANEL)
-
-
+_option, _repeated = partial(text_flag, "Rules"), partial(repeated_flag, "Rules")
 RULE_FLAGS = (
     _repeated(
         "where",

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmpair.cli.flags import Flag, flag, given_only, in_flags, pairs
+from fmpair.cli.flags import (
+    Flag,
+    flag,
+    given_only,
+    in_flags,
+    pairs,
+    repeated_flag,
+    text_flag,
+)
 from fmpair.cli.output import note
 from fmpair.errors import OptionError, Spell, UnknownError, nearest, one_line, spelled
 
@@ -32,12 +41,7 @@ Events = Annotated[str, typer.Argument(metavar="EVENTS", help=EVENTS_HELP)]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file, or a run folder.")]
 
 
-def _option(name: str, metavar: str, help: str, kind: Any = str | None) -> Flag:
-    return flag(name, kind, None, metavar=metavar, help=help, rich_help_panel=PANEL)
-
-
-def _repeated(name: str, metavar: str, help: str, *spellings: str) -> Flag:
-    return flag(name, list[str], [], *spellings, metavar=metavar, help=help, rich_help_panel=PANEL)
+_option, _repeated = partial(text_flag, PANEL), partial(repeated_flag, PANEL)
 
 
 def _switch(name: str, default: bool, help: str, spelling: str) -> Flag:

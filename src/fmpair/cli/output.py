@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 ROWS_ON_A_TERMINAL = 50
 ALIKE = 0.65  # how similar a flag must be to be proposed
-# How messages of the parser's versions end, and what they mean.
+# How messages of the parser end, which differ between its versions, and what they mean.
 NUMBERS = {
     "valid integer": "a whole number",
     "valid number": "a number",
     "valid float": "a number",
 }
-# An id that stands alone, and the flag that it was meant for, by command.
+# An argument that the command does not take, and the flag it was probably meant for.
 EXTRA = re.compile(r"extra arguments?(?:\(s\))? \((\S+).*\)$")
 ID_FLAGS = {"recommend": "--user", "similar": "--item", "explain": "--user"}
 USER_MISTAKE, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # exit codes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fmpair.cli.experiment_commands import note_failures
+from fmpair.cli.flags import ResultsFolder
 from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, note, note_no_figures, show
 from fmpair.errors import DataError, OptionError
 
@@ -35,7 +36,7 @@ def report(
     exact: Exact = False,
 ) -> None:
     """Write the report of a run again: one page, tables, figures."""
-    from fmpair.experiment.results import results
+    from fmpair.experiment.folder import results
     from fmpair.report.output import write
 
     note_no_figures()
@@ -61,10 +62,9 @@ def compare(
     exact: Exact = False,
 ) -> None:
     """Compare the models of several runs in one table, with significance tests."""
-    from fmpair.experiment.results import results
+    from fmpair.experiment.folder import results
     from fmpair.files import write_atomically
-    from fmpair.report.merge_runs import merged
-    from fmpair.report.model_comparison import comparison
+    from fmpair.report.model_comparison import comparison, merged
     from fmpair.report.output import terminal
     from fmpair.report.result_tables import main_table
 
@@ -131,9 +131,6 @@ Section = Annotated[
         help="table1 to table4, epoch-time, convergence, complexity, ablation, or all.",
     ),
 ]
-Folder = Annotated[
-    Path | None, typer.Option("--folder", "-f", metavar="DIR", help="The folder of the results.")
-]
 Page = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write reproduction.md and its images here too.")
 ]
@@ -146,7 +143,7 @@ Listing = Annotated[bool, typer.Option("--list", help="Only list the experiment 
 def reproduce(
     part: Section = "all",
     quick: Quick = False,
-    folder: Folder = None,
+    folder: ResultsFolder = None,
     listing: Listing = False,
     page: Page = None,
 ) -> None:

@@ -25,7 +25,7 @@ from fmpair.errors import DataError, FmpairError
 if TYPE_CHECKING:
     from fmpair.data import Dataset
     from fmpair.data.synthetic import World
-    from fmpair.experiment.results import Results
+    from fmpair.experiment.folder import Results
     from fmpair.fitted.recommender import Recommender
     from fmpair.kernel_cache import Folder
 

@@ -2,13 +2,13 @@
 
     from fmpair.config import read, starter
 
-`read`, `starter` and `json_schema` are also names of modules of this package, so they are
-imported here at once: a lazy attribute would be hidden by the module of its name.
+`read` and `starter` are also names of modules of this package, so they are imported here at once:
+a lazy attribute would be hidden by the module of its name.
 """
 
 from fmpair.config.experiment import Experiment
-from fmpair.config.json_schema import json_schema
 from fmpair.config.migration import migrate
+from fmpair.config.option_schema import json_schema
 from fmpair.config.read import read, read_rules, validate
 from fmpair.config.starter import starter
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -122,12 +122,9 @@ def _label(pair: Pair) -> str:
 def _without_pair(
     model: Candidate, names: Ablation, pair: Pair, every: Sequence[Pair]
 ) -> Candidate:
-    """Return the model without one pair of fields; if no pair remains, a model of order two."""
+    """Return the model without one pair of fields."""
     remaining = [list(other) for other in every if other != pair]
-    options = {name: value for name, value in model.options.items() if name not in TRIPLES}
-    if remaining:
-        options |= {name: model.options[name] for name in TRIPLES if name in model.options}
-        options["pairs"] = remaining
+    options = _with_pairs(model.options, remaining)
     return replace(model, name=names.without[_label(pair)], options=options, ablation=None)
 
 
@@ -169,13 +166,17 @@ def _with_columns(
 
 
 def _without_pairs(options: dict[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """Return the options without pairs of removed fields; of order two if no pair remains."""
+    """Return the options without pairs of removed fields."""
     pairs = options.get("pairs")
     if pairs is None:
         return options
-    left = [pair for pair in pairs if not set(pair) & set(columns)]
-    if left:
-        return {**options, "pairs": left}
+    return _with_pairs(options, [pair for pair in pairs if not set(pair) & set(columns)])
+
+
+def _with_pairs(options: Mapping[str, Any], pairs: list[Any]) -> dict[str, Any]:
+    """Return the options with these pairs; without any pair those of order two."""
+    if pairs:
+        return {**options, "pairs": pairs}
     return {name: value for name, value in options.items() if name not in TRIPLES}
 
 

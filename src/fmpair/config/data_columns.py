@@ -18,6 +18,7 @@ from fmpair.data import public_sets, synthetic
 from fmpair.data.columns.inference import role_columns
 from fmpair.data.columns.roles import STANDARD, find_column
 from fmpair.data.event_types import types_without_refunds, weights_by_type
+from fmpair.data.filters import RATED
 from fmpair.data.formats.delimited import read_columns, with_names
 from fmpair.data.formats.parquet import parquet_columns
 from fmpair.data.formats.source import Contents, find_file, parse_errors, read_text
@@ -173,6 +174,12 @@ def _attributes(
         return ()
     id = key if key in table.columns else find_column(role, table.columns, None)
     return tuple(name for name in table.columns if name != id)
+
+
+def uses_ratings(experiment: Experiment) -> bool:
+    """Return whether a filter says which ratings are positive, or a metric is about ratings."""
+    filtered = any(step.kind.replace("-", "_") in RATED for step in experiment.filters)
+    return filtered or any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
 
 
 # The columns that an experiment names.

@@ -56,7 +56,7 @@ def _generated(node: Node) -> Source:
     known = Options({"generate": schema.sources()["generate"]})
     node.holding({**node.value, "generate": {}}).options(known)
     inner = node.at("generate")
-    size = inner.options(schema.generator_options())
+    size = inner.options(options_of(synthetic.make))
     checked = {name: value for name, value in size.items() if name != "seed"}
     inner.attempt(check_size, options_of(check_size), checked)
     return Source(generate=size)
@@ -92,30 +92,21 @@ def _options(node: Node, format: str | None, skip: tuple[str, ...]) -> dict[str,
     known = schema.reader_options(format)
     rest = {key: value for key, value in node.value.items() if key not in skip}
     valid = node.holding(rest).options(known)
-    for key in valid:
-        hint = known.known[key].hint
-        if key in CHOICES and valid[key] is not None:
-            _choice(node.at(key), key, CHOICES[key])
-        elif key in CHECKS and valid[key] is not None:
-            node.at(key).passes(CHECKS[key], valid[key])
-        elif key in TABLES:
-            valid[key] = _table(node.at(key))
+    for key, value in valid.items():
+        inner, hint = node.at(key), known.known[key].hint
+        if key in TABLES:
+            valid[key] = _table(inner)
         elif key == "vectors":
-            valid[key] = _vectors(node.at(key))
-        elif (
-            Path in (get_args(hint) if schema.is_union(hint) else (hint,))
-            and valid[key] is not None
-        ):
-            valid[key] = _existing(node.at(key))
+            valid[key] = _vectors(inner)
+        elif value is None:
+            continue
+        elif key in CHOICES:
+            inner.passes(one_of, key, value, CHOICES[key])
+        elif key in CHECKS:
+            inner.passes(CHECKS[key], value)
+        elif Path in (get_args(hint) if schema.is_union(hint) else (hint,)):
+            valid[key] = _existing(inner)
     return valid
-
-
-def _choice(node: Node, name: str, choices: Sequence[str]) -> None:
-    """Record a mistake if the value of a reader's option is none of its choices."""
-    try:
-        one_of(name, node.value, choices)
-    except OptionError as error:
-        node.wrong(one_line(error))
 
 
 def _table(node: Node) -> Any:

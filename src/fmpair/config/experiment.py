@@ -44,14 +44,14 @@ class Candidate:
 
     name: its label in every table. kind: a name in `fmpair models`, or package.module:Class.
     search: the options that tuning chooses. tune: a time such as 5m, or {trials: 40}, to tune the
-    model on the validation set: the options given as {search: ...}, else the usual ones of its
-    kind; the same for all models. context, user_fields, item_fields: the columns the
-    model uses, None for all. stop: patience of early stopping on the validation set, None to train
-    to the end. learns: the events it learns from before the test: `train+validation`, or `train`,
-    so that validation events are only shown to the fitted model, as in most papers on sequences;
-    None: both, unless training stops early. ablation: shows which fields help: adds the model with
-    no field and `without` each, or `both` without each and with only each. seeds: its own seeds,
-    None for those of the experiment.
+    model on the validation set: the options given as {search: ...}, else those that are tuned by
+    default; all tuned models must have the same budget. context, user_fields, item_fields: the
+    columns the model uses, None for all. stop: patience of early stopping on the validation set,
+    None to train to the end. learns: the events it learns from before the test: `train+validation`,
+    or `train`, so that validation events are only shown to the fitted model, as in most papers on
+    sequences; None: both, unless training stops early. ablation: shows which fields help: adds the
+    model with no field and `without` each, or `both` without each and with only each. seeds: its
+    own seeds, None for those of the experiment.
     """
 
     name: str

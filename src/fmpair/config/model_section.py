@@ -18,7 +18,15 @@ from fmpair.checks import unknown_option, whole
 from fmpair.config.document import KeyPath
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.config.node import Node, line_of, one_line, shown
-from fmpair.config.option_schema import Options, fits, model_keys, options_of, words
+from fmpair.config.option_schema import (
+    GRID,
+    SEARCH,
+    Options,
+    fits,
+    model_keys,
+    options_of,
+    words,
+)
 from fmpair.errors import FmpairError, OptionError
 from fmpair.features.field import field_from
 from fmpair.fitted.recipe import Requiring
@@ -33,7 +41,6 @@ Models = dict[str, tuple[Candidate, Node]]  # by label, with the entry of the fi
 # import the code; unseen: do not import it, so that the options are not checked.
 Code = Literal["refused", "allowed", "unseen"]
 
-GRID, SEARCH = "grid", "search"
 MAX_MODELS = 1_000  # per experiment
 TOO_MANY = f"more than {MAX_MODELS:,} models, the limit of an experiment"
 

@@ -1,4 +1,7 @@
-"""The options an experiment file may have, read from the signatures of the code that uses them."""
+"""The options an experiment file may have, read from the signatures of the code that uses them.
+
+Reading and the JSON Schema of the file both follow from them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,31 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from fmpair.config.experiment import Candidate, Comparison, Output, Running, Source, Step, Tuning
-from fmpair.data import Dataset, synthetic
+from fmpair.config.experiment import (
+    TESTS,
+    Candidate,
+    Comparison,
+    Output,
+    Running,
+    Source,
+    Step,
+    Tuning,
+)
+from fmpair.data import Dataset, public_sets, synthetic
 from fmpair.data import filters as filter
 from fmpair.data.read import FORMATS
 from fmpair.data.splits import SPLITS
 from fmpair.errors import FmpairError, UnknownError, unknown
+from fmpair.evaluation import protocol
 from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.views import CONTEXT, VIEWS
+from fmpair.metrics import NAMES, UNCUT
 from fmpair.models import catalog
 from fmpair.text import descriptions, summary, whole
+from fmpair.training.search import Range
 
 REQUIRED = inspect.Parameter.empty  # the default of an option that has none
+GRID, SEARCH = "grid", "search"  # keys of several values for one option
 # Sections that are plain options, and what each section of the file is for.
 SECTIONS: dict[str, type] = {
     "tune": Tuning,
@@ -113,10 +130,6 @@ def sources() -> Mapping[str, Option]:
     return options_of(Source, ["options"]).known
 
 
-def generator_options() -> Options:
-    return options_of(synthetic.make)
-
-
 def reader_options(format: str | None) -> Options:
     """Return the options of a format's reader, or of all readers, and of `Dataset.from_frame`."""
     readers = list(FORMATS.values()) if format is None else [FORMATS[format]]
@@ -155,10 +168,6 @@ def fold_count(step: Step) -> int:
     if get_origin(get_type_hints(function).get("return")) is not list:
         return 1
     return step.options.get("count", splits()[step.kind].known["count"].default)
-
-
-def protocol_options() -> Options:
-    return options_of(Protocol)
 
 
 def model_keys() -> Options:
@@ -253,3 +262,142 @@ def member(hint: Any) -> Any:
     """Return the type of the values of a list or mapping."""
     inner = get_args(hint)
     return Any if not inner else inner[1] if is_mapping(hint) else inner[0]
+
+
+# The JSON Schema of the file.
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+CHOICES = {
+    "unit": protocol.UNITS,
+    "candidates": protocol.CANDIDATES,
+    "seen": protocol.SEEN,
+    "relevant": protocol.RELEVANT,
+    "history": protocol.HISTORIES,
+    "targets": protocol.TARGETS,
+    "after": (*protocol.AFTER, None),
+    "test": TESTS,
+}
+
+
+def json_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of an experiment file, for editors and checkers."""
+    cut = "|".join(name for name in NAMES if name not in UNCUT)
+    metric = {"type": "string", "pattern": f"^(({cut})@[1-9][0-9]*|{'|'.join(UNCUT)})$"}
+    plain_views = {"enum": [name for name in VIEWS if not name.startswith(CONTEXT)]}
+    view = {"anyOf": [plain_views, {"type": "string", "pattern": f"^{CONTEXT}.+"}]}
+    seed = {"type": "integer", "minimum": 0}
+    properties: dict[str, Schema] = {
+        "name": {"type": "string"},
+        "extends": {"type": "string"},
+        "data": _data(),
+        "filter": {"type": "array", "items": _steps(filters())},
+        "split": _steps(splits()),
+        "models": {"type": "array", "minItems": 1, "items": _models()},
+        "protocols": _protocols(),
+        "metrics": {"type": "array", "items": metric},
+        "views": {"type": "array", "items": view},
+        "seeds": {"type": "array", "minItems": 1, "items": seed},
+    }
+    for name, section in SECTIONS.items():
+        properties[name] = _closed(options_of(section), choices=("test",))
+    return {
+        "$schema": DIALECT,
+        "title": "fmpair experiment",
+        **_object({name: {"description": TEXTS[name], **properties[name]} for name in TEXTS}),
+        "anyOf": [{"required": ["data", "models"]}, {"required": ["extends"]}],
+        "$defs": _definitions(),
+    }
+
+
+def _definitions() -> dict[str, Schema]:
+    """Return the schemas that may replace a value: a grid, or a search range."""
+    values = {"type": "array", "minItems": 1}
+    range = _closed(options_of(Range, ["values"]), required=["low", "high"])
+    text = "The range of the hyper-parameter search, on the validation set."
+    grid = {**_object({GRID: values}), "description": "One model per value."}
+    search = {**_object({SEARCH: {"anyOf": [values, range]}}), "description": text}
+    return {GRID: {**grid, "required": [GRID]}, SEARCH: {**search, "required": [SEARCH]}}
+
+
+def _data() -> Schema:
+    every = {**sources(), **reader_options(None).known}
+    properties = {name: _property(option) for name, option in every.items()}
+    properties["set"] = {"enum": public_sets.names(), "description": "A public set by name."}
+    properties["generate"] = _closed(options_of(synthetic.make))
+    return _object(properties)
+
+
+def _steps(known: Mapping[str, Options]) -> Schema:
+    """Return the schema of a function: `name`, `{kind: name, ...}`, or `{name: {...}}`."""
+    spellings = {name: list(dict.fromkeys([name, name.replace("_", "-")])) for name in known}
+    forms: list[Schema] = [{"enum": [spelling for name in known for spelling in spellings[name]]}]
+    for name, options in known.items():
+        forms.append(_closed(options, {"kind": {"enum": spellings[name]}}, required=["kind"]))
+        inner = {"anyOf": [_closed(options), {"type": "null"}]}
+        by_name = _object(dict.fromkeys(spellings[name], inner))
+        forms.append({**by_name, "minProperties": 1, "maxProperties": 1})
+    return {"anyOf": forms}
+
+
+def _models() -> Schema:
+    kinds = recipes()
+    foreign = {"type": "string", "pattern": ".+:.+"}
+    about = {
+        name: _alternatives(_property(option))
+        for name, option in model_keys().known.items()
+        if name not in ("kind", "name")
+    }
+    about["name"] = {"type": "string"}
+    forms: list[Schema] = [{"enum": list(kinds)}, foreign]
+    for kind, options in kinds.items():
+        recipe = {name: _alternatives(_property(o), True) for name, o in options.known.items()}
+        properties = _object({"kind": {"const": kind}, **recipe, **about}, options.open)
+        forms.append({**properties, "required": ["kind"], "description": options.text})
+    open_kinds = {"anyOf": [foreign, _object({GRID: {"type": "array"}})]}
+    forms.append({**_object({"kind": open_kinds, **about}, True), "required": ["kind"]})
+    return {"anyOf": forms}
+
+
+def _protocols() -> Schema:
+    preset = {"enum": list(protocol.PRESETS)}
+    options = _closed(options_of(Protocol), {"kind": preset}, choices=CHOICES)
+    entry = {"anyOf": [preset, options]}
+    by_label = {"type": "object", "additionalProperties": entry, "minProperties": 1}
+    return {"anyOf": [by_label, {"type": "array", "items": entry, "minItems": 1}, preset]}
+
+
+def _closed(
+    options: Options,
+    more: Mapping[str, Schema] | None = None,
+    required: Iterable[str] = (),
+    choices: Iterable[str] = (),
+) -> Schema:
+    """Return the schema of a mapping of options; choices: options with a few known values."""
+    properties = {**(more or {})}
+    for name, option in options.known.items():
+        properties[name] = _property(option)
+        if name in choices:
+            properties[name] |= {"enum": list(CHOICES[name])}
+    text = {"description": options.text} if options.text else {}
+    needed = [*required, *options.required]
+    return {**_object(properties, options.open), **text, **({"required": needed} if needed else {})}
+
+
+def _object(properties: Mapping[str, Schema], open: bool = False) -> Schema:
+    return {"type": "object", "properties": dict(properties), "additionalProperties": open}
+
+
+def _property(option: Option) -> Schema:
+    text = {"description": option.text} if option.text else {}
+    plain = isinstance(option.default, bool | int | float | str)
+    return {**schema_of(option.hint), **text, **({"default": option.default} if plain else {})}
+
+
+def _alternatives(value: Schema, searched: bool = False) -> Schema:
+    """Return the schema of the value itself, a grid, or a range to search."""
+    text: Schema = {key: value[key] for key in ("description", "default") if key in value}
+    bare = {key: inner for key, inner in value.items() if key not in text}
+    forms = [bare, {"$ref": f"#/$defs/{GRID}"}]
+    return {"anyOf": [*forms, {"$ref": f"#/$defs/{SEARCH}"}] if searched else forms, **text}

@@ -204,9 +204,8 @@ def _protocol(node: Node) -> Protocol | None:
     """Read a preset name, or options that modify the preset `kind`."""
     if isinstance(node.value, str):
         return PRESETS[node.value] if node.is_in("protocol", PRESETS) else None
-    values = node.options(
-        Options({**schema.protocol_options().known, "kind": Option("kind", str, None)})
-    )
+    known = schema.options_of(Protocol)
+    values = node.options(Options({**known.known, "kind": Option("kind", str, None)}))
     base = Protocol()
     if "kind" in values:
         if not node.at("kind").is_in("protocol", PRESETS):
@@ -214,9 +213,7 @@ def _protocol(node: Node) -> Protocol | None:
         base = PRESETS[values.pop("kind")]
     if isinstance(values.get("items"), str):
         values["items"] = _items(node.at("items"))
-    return node.attempt(
-        lambda **options: replace(base, **options), schema.protocol_options(), values
-    )
+    return node.attempt(lambda **options: replace(base, **options), known, values)
 
 
 def _items(node: Node) -> Any:

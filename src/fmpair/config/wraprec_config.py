@@ -1,4 +1,4 @@
-"""A WrapRec configuration: its XML elements, and its readers and evaluators as sections here.
+"""A WrapRec configuration: its XML elements; its readers and evaluators as sections of our file.
 
 Attributes that have no equivalent are collected as notes.
 """

@@ -232,7 +232,7 @@ class Dataset:
         check_no_leak(sorted(set(attributes.columns) & set(self.context)), attributes, ())
         if not attributes.width:
             return replace(self, items=vocabulary, item_table=attributes)
-        requested = {name: "as asked" for name in name_list(display) if name in attributes.columns}
+        requested = [name for name in name_list(display) if name in attributes.columns]
         free = [name for name in attributes.columns if name not in {*requested, *name_list(learn)}]
         why = {name: reason for name in free if (reason := why_display(attributes[name]))}
         if why:

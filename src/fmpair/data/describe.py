@@ -44,7 +44,7 @@ def low_ratings_note(data: Dataset) -> str:
     return (
         f"{low:,} of {len(data):,} events ({low / len(data):.0%}) have a rating below their user's "
         "mean and count as positive: filter: [above_mean] keeps those above it, [all_positive] "
-        "says that all are meant"
+        "declares that they are positive"
     )
 
 

@@ -83,8 +83,7 @@ def find(name: str) -> PublicSet:
 def load(name: str, part: str | None = None, **options: Any) -> Dataset:
     """Load a public set, or its published training or test part; options are those of `read`."""
     if part is None:
-        data, _ = _load_all(find(name), options)
-        return data
+        return load_all(name, **options)[0]
     if part not in PARTS:
         raise OptionError(unknown("part", part, PARTS))
     return load_parts(name, **options)[PARTS.index(part)]
@@ -92,14 +91,13 @@ def load(name: str, part: str | None = None, **options: Any) -> Dataset:
 
 def load_parts(name: str, **options: Any) -> tuple[Dataset, Dataset]:
     """Load the published training and test part, over shared vocabularies."""
-    public_set = find(name)
-    if public_set.test is None:
+    if find(name).test is None:
         have = [other.name for other in SETS if other.test is not None]
         raise OptionError(
             f"{name} has no published train and test part: load the whole set and split it (sets "
             f"with such parts: {listing(have)})"
         )
-    data, trained = _load_all(public_set, options)
+    data, trained = load_all(name, **options)
     return data.take(np.arange(trained)), data.take(np.arange(trained, len(data)))
 
 
@@ -134,9 +132,9 @@ def verify(name: str) -> None:
         )
 
 
-def _load_all(public_set: PublicSet, options: dict[str, Any]) -> tuple[Dataset, int]:
-    """Return all events, the train part first, and the number of events of the train part."""
-    folder = fetch(public_set.name)
+def load_all(name: str, **options: Any) -> tuple[Dataset, int]:
+    """Load all events, the train part first; return also the number of events of the train part."""
+    public_set, folder = find(name), fetch(name)
     if public_set.items is not None:
         options = {"items": folder / public_set.items, **options}
     contents = read_contents(folder / public_set.train, public_set.format, **options)

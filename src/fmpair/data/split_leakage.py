@@ -109,7 +109,7 @@ def _compared(before: str, first: Dataset, after: str, second: Dataset) -> PartC
     user, item = _numbers(first, second)
     no_user, no_item = ~np.isin(user, first.user), ~np.isin(item, first.item)
     older, older_for_user = older_events(first, second)
-    later, later_for_user = later_events(first, second)
+    later, later_for_user = _count_by_time(second, first, TIME > BOUND, pl.Expr.min)
     repeats = _Repeats.of(first, second, user, item)
     counts = {
         "older": older,
@@ -151,14 +151,6 @@ def older_events(first: Dataset, second: Dataset) -> tuple[int | None, int | Non
     the times cannot be compared.
     """
     return _count_by_time(first, second, TIME < BOUND, pl.Expr.max)
-
-
-def later_events(first: Dataset, second: Dataset) -> tuple[int | None, int | None]:
-    """Count events of the first part that are later than the earliest event of the second.
-
-    The two counts are as in `older_events`.
-    """
-    return _count_by_time(second, first, TIME > BOUND, pl.Expr.min)
 
 
 def _count_by_time(

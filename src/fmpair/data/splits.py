@@ -1,4 +1,4 @@
-"""Splits into training, validation and test parts; seeded, every row is in exactly one part.
+"""Splits into training, validation and test parts; seeded, every row is in at most one part.
 
 Of all events: `holdout`, `folds`, `by_time`, `time_windows`, `target`, `by_attribute`, `given`.
 Of whole sessions: `by_session`.

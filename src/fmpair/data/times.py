@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import latest_true, order_by, starts, tally
+from fmpair.data.columns.roles import is_missing
 from fmpair.errors import DataError, named
 
 LOG = logging.getLogger("fmpair")
@@ -53,7 +54,7 @@ def moments(data: Timed) -> np.ndarray | None:
     if "timestamp" not in data.columns.columns:
         return None
     times = data.columns["timestamp"]
-    missing = _missing(times)
+    missing = is_missing(times)
     if missing.any():
         raise DataError(
             f"{missing.sum():,} of {len(times):,} events have no time (the first in row "
@@ -66,7 +67,7 @@ def untimed(data: Timed) -> int:
     """Return the number of events without a time; all events if the data have no times."""
     if "timestamp" not in data.columns.columns:
         return len(data.columns)
-    return int(_missing(data.columns["timestamp"]).sum())
+    return int(is_missing(data.columns["timestamp"]).sum())
 
 
 def mostly_timed(data: Timed) -> bool:
@@ -96,7 +97,7 @@ def unit_of(numbers: pl.Series) -> str | None:
 
     Raise DataError for mixed units, or if a few numbers are outside the range of the others.
     """
-    known = numbers.filter(~_missing(numbers)).cast(pl.Float64)
+    known = numbers.filter(~is_missing(numbers)).cast(pl.Float64)
     counts = {unit: int(known.is_between(*RANGES[unit], closed="left").sum()) for unit in UNITS}
     units = [unit for unit, count in counts.items() if count]
     outside = len(known) - sum(counts.values())
@@ -141,7 +142,7 @@ def time_form(values: pl.Series) -> str | None:
         return "numbers" if by_name else None
     if unit is None:
         return None
-    moment = microseconds(values.filter(~_missing(values)))
+    moment = microseconds(values.filter(~is_missing(values)))
     if by_name or (moment.min() >= PLAUSIBLE and moment.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
@@ -251,7 +252,7 @@ def _spread(values: pl.Series) -> pl.Series:
 
 
 def _warn_of_missing_and_future(times: pl.Series) -> None:
-    missing = _missing(times)
+    missing = is_missing(times)
     if missing.any():
         few = missing.sum() <= FEW * len(times)
         LOG.warning(
@@ -291,15 +292,11 @@ def microseconds(times: pl.Series) -> np.ndarray:
 def before_all(times: pl.Series, user: np.ndarray) -> pl.Series:
     """Return times in which each missing one is just before the first of its user, or of all."""
     kind = pl.Int64 if times.dtype.is_integer() else times.dtype  # the first may be 0, unsigned
-    known = times.cast(kind).set(_missing(times), None).to_physical().alias("known")
+    known = times.cast(kind).set(is_missing(times), None).to_physical().alias("known")
     earliest = pl.col("known").min()
     first = pl.coalesce(earliest.over("user"), earliest) - 1
     filled = pl.DataFrame({"known": known, "user": user}).select(pl.col("known").fill_null(first))
     return filled.to_series().cast(kind).alias(times.name)
-
-
-def _missing(times: pl.Series) -> pl.Series:
-    return times.is_null() | (times.is_nan() if times.dtype.is_float() else False)
 
 
 def _now() -> float:

@@ -284,12 +284,12 @@ def _evaluation(
         name = protocol.name(metric)
         if metric.name in LISTS:
             columns[name], means[name] = list_values(metric, ranks.best, candidates, train)
-        elif metric.name in ERRORS:
+            continue
+        if metric.name in ERRORS:
             columns[name] = _errors(metric, ranks, test.columns["rating"].gather(units.row))
-            means[name] = mean_of(metric.name, columns[name])
         else:
             columns[name] = pl.Series(metric.of(placement))
-            means[name] = mean_of(metric.name, columns[name])
+        means[name] = mean_of(metric.name, columns[name])
     estimates: dict[str, float] = {}
     if protocol.candidates == "uniform":
         estimates = corrected(metrics, placement, ranks.eligible, protocol.n)
@@ -365,9 +365,8 @@ def compare(evaluations: Mapping[str, Evaluation]) -> pl.DataFrame:
 
     Raise OptionError unless all were evaluated under one protocol, on the same units.
     """
-    first = next(iter(evaluations), None)
     for name, evaluation in evaluations.items():
-        other = evaluations[first] if first is not None else evaluation
+        first, other = next(iter(evaluations.items()))
         if evaluation.protocol != other.protocol:
             raise OptionError(
                 f"cannot compare different protocols: {first!r} was evaluated under "

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data import Dataset
+from fmpair.data.columns.roles import is_missing
 from fmpair.errors import DataError, OptionError, UnknownError, named, unknown
 from fmpair.evaluation.evaluation import Evaluation, mean_of
 from fmpair.threads import check_process
@@ -58,9 +59,8 @@ def _ranges(values: pl.Series, known: pl.Series) -> pl.Series:
     labels = [f"up to {names[0]}", *(f"{a} to {b}" for a, b in pairwise(names))]
     labels.append(f"above {names[-1]}")
     index = np.searchsorted(cuts, (values.to_physical() if times else values).fill_null(0))
-    missing = values.is_null() | (values.is_nan() if values.dtype.is_float() else False)
     groups = pl.Series(values.name, np.array(labels)[index])
-    return pl.select(pl.when(~missing).then(groups).alias(values.name)).to_series()
+    return pl.select(pl.when(~is_missing(values)).then(groups).alias(values.name)).to_series()
 
 
 def _numbers(cuts: np.ndarray) -> list[str]:

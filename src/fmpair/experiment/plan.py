@@ -137,9 +137,10 @@ class Tunable(Protocol):
 
 @dataclass(frozen=True)
 class Ranges:
-    """The given or usual ranges of a model; epochs: fewer on the lower rungs, None for one rung.
+    """The ranges of a model, from its entry or by default.
 
-    The first setting leaves out the options without a default.
+    epochs: of a fit on the last rung, None if there is only one; lower rungs have fewer. The first
+    setting leaves out the options without a default.
     """
 
     space: Space

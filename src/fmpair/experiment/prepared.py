@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fmpair.config.data_columns import uses_ratings
 from fmpair.config.data_section import TABLES, around_split, needs_training
 from fmpair.config.experiment import Candidate, Experiment, Source, Step
 from fmpair.config.option_schema import function_of, options_of
 from fmpair.data import Dataset, public_sets
 from fmpair.data import splits as splitting
 from fmpair.data.describe import fingerprint, low_ratings_note
-from fmpair.data.filters import RATED
 from fmpair.data.parts import PARTS, Split
 from fmpair.data.read import read, read_contents
 from fmpair.data.vector_files import vector_files
 from fmpair.device import CPU, resolve_device
 from fmpair.errors import DataError, OptionError
 from fmpair.evaluation.protocol import experiment_protocol
-from fmpair.metrics import ERRORS, Metric
 from fmpair.models.catalog import find
 from fmpair.threads import check_process
 from fmpair.training.search import canonical
@@ -140,11 +139,10 @@ def _read(source: Source) -> Dataset:
 
 
 def _read_public(name: str, options: Mapping[str, Any]) -> Dataset:
+    data, trained = public_sets.load_all(name, **options)
     if public_sets.find(name).test is None:
-        return public_sets.load(name, **options)
-    train, test = public_sets.load_parts(name, **options)
-    data = public_sets.load(name, **options)
-    return _with_parts(data, {"train": len(train), "test": len(test)})
+        return data
+    return _with_parts(data, {"train": trained, "test": len(data) - trained})
 
 
 def _read_parts(source: Source) -> Dataset:
@@ -190,10 +188,7 @@ def _splits(data: Dataset, sizes: list[int] | None, step: Step) -> list[Split]:
 
 def low_ratings(experiment: Experiment, data: Dataset) -> str:
     """Return a line if events with low ratings count as positive; empty if a filter decides."""
-    errors = any(Metric.parse(name).name in ERRORS for name in experiment.metrics)
-    if errors or any(step.kind.replace("-", "_") in RATED for step in experiment.filters):
-        return ""
-    return low_ratings_note(data)
+    return "" if uses_ratings(experiment) else low_ratings_note(data)
 
 
 def with_defaults(experiment: Experiment, prepared: PreparedData) -> Experiment:

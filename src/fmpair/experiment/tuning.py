@@ -2,8 +2,8 @@
 
 All studies advance together, `tune.parallel` trials at a time. A trial is a cell like any other,
 and a stored one is not run again, so a run resumes by repeating the same proposals. No setting is
-tried twice. A trial whose model fails counts as the worst; a trial that a fault of the machine
-ended stops the run.
+tried twice. A trial whose model fails counts as the worst. A fault of the machine during a trial
+stops the run.
 """
 
 from __future__ import annotations

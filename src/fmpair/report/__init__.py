@@ -11,7 +11,7 @@ _HOMES = {
     "ModelComparison": "model_comparison",
     "comparison": "model_comparison",
     "headline": "verdict",
-    "merged": "merge_runs",
+    "merged": "model_comparison",
     "terminal": "output",
     "write": "output",
 }
@@ -19,8 +19,7 @@ _HOMES = {
 __all__ = ["ModelComparison", "comparison", "headline", "merged", "terminal", "write"]
 
 if TYPE_CHECKING:
-    from fmpair.report.merge_runs import merged
-    from fmpair.report.model_comparison import ModelComparison, comparison
+    from fmpair.report.model_comparison import ModelComparison, comparison, merged
     from fmpair.report.output import terminal, write
     from fmpair.report.verdict import headline
 

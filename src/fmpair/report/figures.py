@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.errors import OptionError
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.result_tables import view_means, view_title
 from fmpair.report.significance import lower_is_better

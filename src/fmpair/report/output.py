@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.files import make_folder, write_atomically
 from fmpair.report import figures
 from fmpair.report.model_comparison import ModelComparison, comparison

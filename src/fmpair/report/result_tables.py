@@ -9,7 +9,7 @@ import polars as pl
 
 from fmpair.evaluation.statistics import SEEDS
 from fmpair.evaluation.views import in_order
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner, lower_is_better
 from fmpair.report.table import (

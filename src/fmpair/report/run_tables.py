@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.model_section import budget_of
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.report.result_tables import model_order, plus_minus
 from fmpair.report.significance import lower_is_better
 from fmpair.report.table import (

@@ -12,7 +12,7 @@ import polars as pl
 from fmpair.config.experiment import as_plain
 from fmpair.errors import listing
 from fmpair.evaluation.views import SPARSE
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.report import figures, result_tables, run_tables
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner

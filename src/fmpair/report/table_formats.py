@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from polars import selectors
 
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.metrics import Metric
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.result_tables import baseline_name, mean_over, one_fit_note
@@ -69,17 +69,24 @@ def latex(table: ReportTable) -> str:
         r"  \centering",
         rf"  \caption{{{escape_latex(table.title)}}}",
         rf"  \label{{tab:{table.name}}}",
-        rf"  \begin{{tabular}}{{{kinds}}}",
-        r"    \toprule",
-        f"    {_latex_line(escape_latex(name) for name in table.columns)}",
-        r"    \midrule",
-        *(f"    {_latex_line(_latex_cell(cell) for cell in row)}" for row in table.rows),
-        r"    \bottomrule",
-        r"  \end{tabular}",
+        *_tabular(kinds, table.columns, (map(_latex_cell, row) for row in table.rows)),
         *([rf"  \par\smallskip\footnotesize {notes}"] if notes else []),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _tabular(kinds: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a tabular; the rows are LaTeX already."""
+    return [
+        rf"  \begin{{tabular}}{{{kinds}}}",
+        r"    \toprule",
+        f"    {_latex_line(map(escape_latex, columns))}",
+        r"    \midrule",
+        *(f"    {_latex_line(row)}" for row in rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
 
 
 def _latex_cell(cell: TableCell) -> str:
@@ -264,14 +271,19 @@ IN_COLUMN = 3  # metrics that fit beside a model's name in a column of 8.5 cm
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 
-def column_table(compared: ModelComparison) -> str:
-    """Return a `table` with the main metric and at most two others."""
-    return _latex(compared, _metrics(compared)[:IN_COLUMN], "table", deviations=False)
+def paper_tables(compared: ModelComparison) -> dict[str, str]:
+    """Return both tables by the suffix of their file; nothing if no model has a result.
 
-
-def page_table(compared: ModelComparison) -> str:
-    """Return a `table*` with all metrics and their deviations over folds and seeds."""
-    return _latex(compared, _metrics(compared), "table*", deviations=True)
+    column: a `table` with the main metric and at most two others. page: a `table*` with all metrics
+    and their deviations over folds and seeds.
+    """
+    metrics = _metrics(compared)
+    if compared.rows.is_empty() or not metrics:
+        return {}
+    return {
+        "column": _paper_table(compared, metrics[:IN_COLUMN], "table", deviations=False),
+        "page": _paper_table(compared, metrics, "table*", deviations=True),
+    }
 
 
 def _metrics(compared: ModelComparison) -> list[str]:
@@ -280,15 +292,13 @@ def _metrics(compared: ModelComparison) -> list[str]:
     return [name for name in (compared.metric, *others) if has_a_winner(name)]
 
 
-def _latex(compared: ModelComparison, metrics: list[str], kind: str, deviations: bool) -> str:
+def _paper_table(compared: ModelComparison, metrics: list[str], kind: str, deviations: bool) -> str:
     rows = [compared.of(metric) for metric in metrics]
     lines = [
-        " & ".join(
-            [escape_latex(of_model[0]["model"]), *(_cell(row, deviations) for row in of_model)]
-        )
+        [escape_latex(of_model[0]["model"]), *(_cell(row, deviations) for row in of_model)]
         for of_model in zip(*rows)
     ]
-    names = [escape_latex(metric_title(name)) for name in metrics]
+    columns = ["Model", *map(metric_title, metrics)]
     label = slug(compared.label)
     return "\n".join(
         [
@@ -297,13 +307,7 @@ def _latex(compared: ModelComparison, metrics: list[str], kind: str, deviations:
             r"  \centering\small",
             rf"  \caption{{{escape_latex(_caption(compared, rows, deviations))}}}",
             rf"  \label{{tab:{label}{'-page' if deviations else ''}}}",
-            rf"  \begin{{tabular}}{{@{{}}l{'r' * len(names)}@{{}}}}",
-            r"    \toprule",
-            f"    {' & '.join(['Model', *names])} \\\\",
-            r"    \midrule",
-            *(f"    {line} \\\\" for line in lines),
-            r"    \bottomrule",
-            r"  \end{tabular}",
+            *_tabular(f"@{{}}l{'r' * len(metrics)}@{{}}", columns, lines),
             rf"\end{{{kind}}}",
             "",
         ]
@@ -342,10 +346,3 @@ def _caption(compared: ModelComparison, rows: list[list[dict[str, Any]]], deviat
     if any(row["mark"] not in ("+", "-") for row in tested):
         parts.append("In parentheses: the smallest difference that would have been found.")
     return " ".join([*parts, one_fit_note(compared)]).strip()
-
-
-def paper_tables(compared: ModelComparison) -> dict[str, str]:
-    """Return both tables by the suffix of their file; nothing if no model has a result."""
-    if compared.rows.is_empty() or not _metrics(compared):
-        return {}
-    return {"column": column_table(compared), "page": page_table(compared)}

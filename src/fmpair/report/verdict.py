@@ -15,7 +15,7 @@ from fmpair.config.option_schema import options_of
 from fmpair.data.columns.context_leakage import ContextLeakage
 from fmpair.errors import FmpairError, in_file, spelled
 from fmpair.evaluation.protocol import repeat_note, repeats_inflate
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.models import catalog
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner, lower_is_better

@@ -16,16 +16,21 @@ from fmpair.report.sections import facts
 from fmpair.report.table import Figure, ReportTable, Section, figure, metric_title
 from fmpair.report.table_formats import markdown_report
 from fmpair.reproduction import paper_tables
-from fmpair.reproduction.claims import RULES, Runs, claims
-from fmpair.reproduction.paper import CONTEXTS, DOMAINS, MRR, RECALL, SETS, TABLE2, TABLE3, TABLE4
-from fmpair.reproduction.summary import (
-    LinearFit,
-    Summary,
-    baseline_difference,
-    contexts,
-    factors,
-    linear_fit,
+from fmpair.reproduction.paper import (
+    CONTEXTS,
+    DOMAINS,
+    MRR,
+    RULES,
+    SETS,
+    TABLE2,
+    TABLE3,
+    TABLE4,
+    Runs,
+    claims,
+    cost_fits,
+    runs_of,
 )
+from fmpair.reproduction.summary import RECALL, LinearFit, Summary, baseline_difference
 
 TITLE = "The paper, reproduced"
 IMAGES = "images"
@@ -94,7 +99,7 @@ def write_page(runs: Runs, folder: Path, parts: list[Section] | None = None) -> 
 
 def sections(runs: Runs) -> list[Section]:
     """The sections of the page that have content."""
-    epochs = {SETS[n]: runs[f"epoch-time-{n}"] for n in SETS if f"epoch-time-{n}" in runs}
+    epochs = dict(runs_of(runs, "epoch-time", SETS))
     parts = [
         Section("Verdicts", (*INTRODUCTION, *RULES), tables=_claims_tables(runs)),
         Section("Table 1: data", tables=_present(paper_tables.data_table(runs))),
@@ -187,14 +192,7 @@ def _convergence(runs: Runs) -> Section:
 
 
 def _complexity(runs: Runs) -> Section:
-    by_factors = {
-        title: linear_fit(runs[f"complexity-{name}"], factors)
-        for name, title in SETS.items()
-        if f"complexity-{name}" in runs
-    }
-    by_contexts = {}
-    if "complexity-contexts" in runs:
-        by_contexts["Frappe"] = linear_fit(runs["complexity-contexts"], contexts)
+    by_factors, by_contexts = cost_fits(runs)
     figures: list[Figure] = []
     if by_factors:
         figures.append(cost("complexity-factors", "Cost by number of factors", "k", by_factors))

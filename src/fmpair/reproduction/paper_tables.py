@@ -17,9 +17,19 @@ from fmpair.report.table import (
     metric_title,
     p_value,
 )
-from fmpair.reproduction.claims import CLEAN, FULL, LEGACY, Claim, Runs
-from fmpair.reproduction.paper import DOMAINS, FEW, RECALL, SETS, TABLE1, Printed
-from fmpair.reproduction.summary import LinearFit, Summary
+from fmpair.reproduction.paper import (
+    CLEAN,
+    DOMAINS,
+    FEW,
+    FULL,
+    LEGACY,
+    SETS,
+    TABLE1,
+    Claim,
+    Printed,
+    Runs,
+)
+from fmpair.reproduction.summary import RECALL, LinearFit, Summary
 
 MODEL_COLUMNS = ("Model", "Paper", "Legacy", "p", "Clean", "p", "Clean, all items", "p")
 SPARSE_COLUMNS = ("Target", "Events per user, at most", "Target only", "All domains", "p",

@@ -13,9 +13,8 @@ from fmpair.config.experiment import Candidate, Experiment, Step
 from fmpair.config.option_schema import fold_count
 from fmpair.config.read import read
 from fmpair.errors import UnknownError, unknown
-from fmpair.experiment.folder import PLAN
+from fmpair.experiment.folder import PLAN, results
 from fmpair.experiment.plan import size
-from fmpair.experiment.results import results
 from fmpair.experiment.run import Show, run
 from fmpair.report import figures
 from fmpair.report.output import write as write_report

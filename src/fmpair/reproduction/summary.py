@@ -12,11 +12,11 @@ import polars as pl
 
 from fmpair.config.experiment import Candidate, Experiment
 from fmpair.evaluation.clusters import t_quantile
-from fmpair.experiment.results import Results
+from fmpair.experiment.folder import Results
 from fmpair.report.model_comparison import ModelComparison, comparison
 from fmpair.report.table import figure, p_claim, percent, signed_percent
-from fmpair.reproduction.paper import RECALL
 
+RECALL = "recall@10"  # the metric of all decisions
 LEVEL = 0.05
 EFFECT = 0.01  # the smallest relative difference that counts as one
 SEEDS = 6  # seeds of each model that a decision needs

@@ -311,8 +311,7 @@ def _of_item_or_context(values: pl.Series, leakage: ContextLeakage | None) -> De
         related = leakage is None or leakage.of_column > 0.2
         if is_price(values.name) and len(values) > FEW_ROWS and related:
             return Decision(values.name, ATTRIBUTE, "prices describe items", ignored)
-        suspect = leakage is not None and leakage.degree == "suspect"
-        figure = f"; {leakage.line}" if leakage is not None and suspect else ""
+        figure = f"; {leakage.line}" if leakage is not None and leakage.degree != "none" else ""
         return Decision(values.name, CONTEXT, f"{described(values)}{figure}", ignored)
     if values.dtype == pl.String and min(leakage.of_item, leakage.of_column) >= 0.9:
         moved = named("item_columns", [values.name])

@@ -103,7 +103,7 @@ def _plain(name: str) -> str:
 def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl.DataFrame:
     """Return the events that have both ids, and report the others; missing='error' keeps all."""
     one_of("missing", missing, MISSING)
-    absent = {role: _is_missing(events[roles[role]]) for role in IDS}
+    absent = {role: is_missing(events[roles[role]]) for role in IDS}
     either = absent["user"] | absent["item"]
     count = int(either.sum())
     if missing == "error" or not count:
@@ -125,7 +125,7 @@ def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl
     return events.filter(~either)
 
 
-def _is_missing(values: pl.Series) -> pl.Series:
+def is_missing(values: pl.Series) -> pl.Series:
     """Boolean [values]: null or NaN."""
     return values.is_null() | (
         values.is_nan().fill_null(True) if values.dtype.is_float() else False
@@ -163,7 +163,7 @@ def check_types(frame: pl.DataFrame) -> None:
 
 
 def _check_ids(ids: pl.Series, role: str) -> None:
-    missing = _is_missing(ids)
+    missing = is_missing(ids)
     if missing.any():
         raise DataError(
             f"column {ids.name!r} has {missing.sum()} missing {role} ids "

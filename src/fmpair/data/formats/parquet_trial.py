@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-CELL = 32  # bytes at most, decoded and on the way
-ROOM = 512 << 20  # bytes for the decoder itself
+CELL = 32  # the most bytes that decoding a cell takes, with its result
+ROOM = 512 << 20  # bytes that the decoder itself may take
 
 
 def limit_memory(most: int) -> None:
