@@ -231,8 +231,7 @@ def _target(into: Path | None) -> Folder:
         if not kernel_cache.writable(folder):
             raise DataError(f"--into {into} is not writable: choose another folder")
         return folder
-    beside = Folder(kernel_cache.BESIDE, private=False)
-    for folder in (beside, *kernel_cache.folders()):
+    for folder in (Folder(kernel_cache.BESIDE, private=False), *kernel_cache.folders()):
         if kernel_cache.writable(folder):
             return folder
     raise DataError("no writable folder found: choose one with --into FOLDER")
