@@ -171,7 +171,7 @@ def test_fm_pair_takes_levels_of_the_events_kinds():
     assert np.mean(right) > 0.8
     assert (
         np.mean([best_of_mine(plain, u) == {u % 2 + 2 * n for n in range(4)} for u in range(8)])
-        < 0.5
+        <= 0.5  # as if all users had the same list
     )
     assert levels.recipe.levels == ["view", "buy"]
 
