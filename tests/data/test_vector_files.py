@@ -80,3 +80,15 @@ def test_paths_move_with_an_experiment_file():
     assert with_vector_paths("a.npy", lambda path: f"../{path}") == "../a.npy"
     assert with_vector_paths({"t": "a.npy"}, str.upper) == {"t": "A.NPY"}
     assert with_vector_paths(["a.npy"], str.upper) == ["A.NPY"]
+
+
+def test_an_id_has_one_vector(folder):
+    (folder / "titles.ids.txt").write_text("a\nb\na\n")
+    with pytest.raises(DataError, match="has more than one vector for 'a'"):
+        Dataset.from_frame(EVENTS, vectors="titles.npy")
+
+
+def test_ids_of_other_items_are_told(folder, caplog):
+    (folder / "titles.ids.txt").write_text("x\ny\nz\n")
+    Dataset.from_frame(EVENTS, vectors="titles.npy")
+    assert "titles.npy: no id is that of a known item, such as 'a'" in caplog.text

@@ -74,7 +74,7 @@ def said(results):
 
 
 def test_without_a_suspicion_the_verdict_stands(world):
-    plain = verdict(comparison(world, "full ranking"))
+    plain = f"full ranking: {verdict(comparison(world, 'full ranking'))}"
     assert said(world) == plain
     assert said(with_context(world, daytime=(0.4, "none"))) == plain
 
@@ -99,7 +99,7 @@ def test_a_winner_without_context_is_not_suspected(world, change):
     leaking = with_context(world, daytime=(0.97, "certain"))
     models = tuple(replace(model, **change) for model in leaking.experiment.models)
     clean = replace(leaking, experiment=replace(leaking.experiment, models=models))
-    assert said(clean) == verdict(comparison(clean, "full ranking"))
+    assert said(clean) == f"full ranking: {verdict(comparison(clean, 'full ranking'))}"
 
 
 def test_the_section_of_leakage_says_what_each_column_gives_away(world):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -27,6 +28,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the roles of
 
 def flag(name: str, kind: Any, default: Any, *spellings: str, **settings: Any) -> Flag:
     """Return a parameter with its typer option."""
+    settings["help"] = re.sub(r"\[(?=[a-z])", r"\\[", settings["help"])  # brackets are no markup
     annotation = Annotated[kind, typer.Option(*spellings, **settings)]
     return Flag(name, Flag.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from fmpair.data.frame import to_polars, with_types
 from fmpair.data.vocabulary import as_plain, comparable
 from fmpair.errors import DataError, listing, named
 
+LOG = logging.getLogger("fmpair")
 VECTOR_SUFFIXES = (".npy", ".npz", ".safetensors")
 IDS = "ids"  # the name of the ids inside a file, and in the name of a file beside it
 IDS_SUFFIXES = (".npy", ".txt")  # of a file of ids, such as titles.ids.txt beside titles.npy
@@ -69,11 +71,26 @@ def with_vectors(items: Any, given: Any, of_events: pl.Series) -> pl.DataFrame |
             table = _with_vectors_in_row_order(table, columns, path)
             continue
         more = pl.DataFrame({key: _ids_as(ids, dtype, str(path)), **columns})
+        _check_ids(more[key], of_events, table, path)
         if table is not None and key in table.columns:
             table = table.with_columns(_ids_as(table[key], dtype, "the item table"))
             more = table.join(more, on=key, how="full", coalesce=True, maintain_order="left_right")
         table = more
     return table
+
+
+def _check_ids(
+    ids: pl.Series, of_events: pl.Series, table: pl.DataFrame | None, path: str | Path
+) -> None:
+    """Raise for ids with several vectors; warn if no id is that of a known item."""
+    if ids.is_duplicated().any():
+        twice = ids.filter(ids.is_duplicated())[0]
+        raise DataError(f"{path} has more than one vector for {twice!r}: give one per item")
+    known = as_plain(of_events).cast(ids.dtype, strict=False)
+    if table is not None and ids.name in table.columns:
+        known = known.append(_ids_as(table[ids.name], ids.dtype, "the item table"))
+    if len(ids) and not ids.is_in(known.implode()).any():
+        LOG.warning("%s: no id is that of a known item, such as %r", path, known[0])
 
 
 def _ids_as(ids: pl.Series, dtype: pl.DataType, where: str) -> pl.Series:

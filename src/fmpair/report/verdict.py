@@ -40,8 +40,12 @@ LEAKAGE_DEGREES = {
 
 
 def headline(results: Results, compared: ModelComparison) -> str:
-    """Return the verdict and a warning if the best model uses context that may reveal the item."""
-    sentence = verdict(compared)
+    """Return the verdict and a warning if the best model uses context that may reveal the item.
+
+    If there are several protocols, the verdict names the one it is about.
+    """
+    several = len(results.experiment.protocols) > 1
+    sentence = f"{isolated(compared.label)}: {verdict(compared)}" if several else verdict(compared)
     ranked = compared.ranked()
     suspects = _leaking_columns(results, ranked[0]["model"] if ranked else None)
     if not suspects:

@@ -89,8 +89,7 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     pairs of consecutive items.
     """
     check_factors(options, options.factors or 0)  # before any trial, which has fewer
-    chosen = without_auto(options)
-    auto = _AutoOptions(options, data)
+    chosen, auto = without_auto(options), _AutoOptions(options, data)
     if not (auto.features or auto.regularization):
         return chosen
     trial = _Trial.on(data, chosen, triples=auto.order)
@@ -297,9 +296,10 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     """
     PROGRESS.info("history: trying whether the last %d items help ...", LAST)
     best = trial.choice(none.options, history=_history(none.options, trial))
-    helps = best.better_than(none)
-    helps = helps and best.better_than(trial.out_of_order(best.options), SURE)
-    hint = "" if helps else Notice(f"; set {named(HISTORY, LAST)} to force it")
+    mixed = trial.out_of_order(best.options) if best.better_than(none) else None
+    helps = mixed is not None and best.better_than(mixed, SURE)
+    order = f", {mixed.values.mean():.4f} with it in random order" if mixed else ""
+    hint = "" if helps else Notice(f"{order}; set {named(HISTORY, LAST)} to force it")
     _report("history", f"the last {LAST} items", (helps, best, none), hint)
     return best if helps else none
 
