@@ -222,7 +222,8 @@ def push(
     keys = [key for key, purposes in read_keys(api_key_file).items() if SEND in purposes]
     counts = push_items(read_table(table, "item"), url, keys[0].decode() if keys else None)
     new = f", {counts['new']:,} of them new" if counts.get("new") else ""
-    note(f"changed {counts.get('taken', 0):,} items{new}")
+    taken = counts.get("taken", 0)
+    note(f"changed {taken:,} item{'s' * (taken != 1)}{new}")
     if counts.get("new_columns"):
         note(f"new columns, which no item had before: {', '.join(counts['new_columns'])}")
     if counts.get("unranked"):

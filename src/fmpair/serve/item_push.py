@@ -54,6 +54,7 @@ def bodies(table: pl.DataFrame) -> Iterator[bytes]:
             f"the table has no item column among {listing(table.columns)}: rename it to {ITEM!r}"
         )
     table = table.rename({column: ITEM})
+    _check_ids(table[ITEM])
     gaps = [values.name for values in table.iter_columns() if _has_gaps(values)]
     for part in table.iter_slices(MAX_ITEMS):
         rows = part.rows(named=True)
@@ -62,6 +63,20 @@ def bodies(table: pl.DataFrame) -> Iterator[bytes]:
                 if _is_missing(row[name]):
                     del row[name]
         yield from _bodies(rows)
+
+
+def _check_ids(ids: pl.Series) -> None:
+    """Raise a DataError for a row without an id, and for an item in two rows."""
+    missing = (ids.is_null() | (ids.cast(pl.String, strict=False) == "")).fill_null(True)
+    rows = missing.arg_true().to_list()
+    if rows:
+        raise DataError(f"row {rows[0] + 1} of the table names no item")
+    twice = ids.filter(ids.is_duplicated())
+    if len(twice):
+        first, second, *_ = (ids == twice[0]).arg_true().to_list()
+        raise DataError(
+            f"item {twice[0]!r} is in rows {first + 1} and {second + 1}: give one row per item"
+        )
 
 
 def _bodies(rows: list[dict[str, Any]]) -> Iterator[bytes]:
