@@ -14,7 +14,7 @@ from fmpair.events.event import ItemChange
 from fmpair.events.store import open_store
 from fmpair.features import Field
 from fmpair.serve.application import Application
-from fmpair.serve.item_push import bodies
+from fmpair.serve.item_push import bodies, read_changes
 from fmpair.serve.item_values import Column, MisfitError, normal
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.service import Service
@@ -187,6 +187,16 @@ def test_a_single_item_needs_no_list_around_it(path, store):
 def test_a_push_names_the_rows_of_items_that_are_missing_or_named_twice(ids, said):
     with pytest.raises(DataError, match=said):
         list(bodies(pl.DataFrame({"item": ids, "price": [1, 2, 3]})))
+
+
+def test_a_file_of_two_columns_names_an_item_of_two_prices_and_lists_two_tags(tmp_path):
+    file = tmp_path / "items.csv"
+    file.write_text("item,price\n0082,2\n0083,3\n0083,4\n")
+    with pytest.raises(DataError, match="item '0083' is in rows 2 and 3"):
+        list(bodies(read_changes(file)))
+    file.write_text("item,tag\n0083,red\n0083,blue\n")
+    (body,) = bodies(read_changes(file))
+    assert json.loads(body) == {"items": [{"item": "0083", "tag": ["red", "blue"]}]}
 
 
 def test_a_pushed_table_of_vectors_is_taken(path, store):

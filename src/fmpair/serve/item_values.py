@@ -29,6 +29,15 @@ class Column(NamedTuple):
     separator: str = "|"
 
 
+def plain_types(column: Column) -> set[type]:
+    """Return the types of the values that are in normal form as they are."""
+    if column.width or column.dtype.is_nested():
+        return set()
+    if column.dtype.is_numeric():
+        return {int, float}
+    return {str} if column.dtype == pl.String else {bool} if column.dtype == pl.Boolean else set()
+
+
 class MisfitError(Exception):
     """A value does not fit its column; the text follows the name of the column."""
 
@@ -113,16 +122,26 @@ def _vector(value: Any, column: Column) -> Any:
         raise MisfitError(f"{wanted}, not {_shown(value)}")
     if not parts:
         return None
-    numbers = [_number(part) for part in parts]
-    for place, number in enumerate(numbers):
-        if number is None or abs(number) > LARGEST:
-            shown = _shown(value if isinstance(value, str) else parts[place])
-            why = f"not {shown}" if value is not parts else f"but the one at {place + 1} is {shown}"
-            raise MisfitError(f"{wanted}, {why}")
+    if set(map(type, parts)) <= {int, float} and max(map(abs, parts)) <= LARGEST:
+        numbers = parts  # the usual case
+    else:
+        numbers = _numbers(value, parts, wanted)
     if len(numbers) != column.width:
         raise MisfitError(f"{wanted}, not {len(numbers)}")
     if column.dtype == pl.String:
         return column.separator.join(map(str, numbers))
+    return numbers
+
+
+def _numbers(value: Any, parts: list[Any], wanted: str) -> list[int | float]:
+    """Return the parts of a vector as numbers; value: the vector as it was given."""
+    numbers = []
+    for place, part in enumerate(parts, 1):
+        number = _number(part)
+        if number is None or abs(number) > LARGEST:
+            why = f"but the one at {place} is {_shown(part)}"
+            raise MisfitError(f"{wanted}, {why if value is parts else f'not {_shown(value)}'}")
+        numbers.append(number)
     return numbers
 
 
@@ -152,29 +171,33 @@ def normal_changes(
     models: the columns of each model in service; the first that has a column gives the form. A
     column that none has takes the type of its first value.
     """
-    known: dict[str, Column] = {}
+    forms: dict[str, list[Column]] = {}
     for columns in models:
-        known = {**columns, **known}
-    return [replace(change, columns=_normal_values(change, known, models)) for change in changes]
+        for name, column in columns.items():
+            forms.setdefault(name, []).append(column)
+    plain = {name: set.intersection(*map(plain_types, of)) for name, of in forms.items()}
+    return [_normal_change(change, forms, plain) for change in changes]
 
 
-def _normal_values(
-    change: ItemChange, known: dict[str, Column], models: Sequence[Mapping[str, Column]]
-) -> dict[str, Any]:
-    values = dict(change.columns)
-    for name, value in values.items():
-        if value is None or name == REMOVED:  # removed: `check_changes` is stricter
-            continue
-        if name not in known:
-            known[name] = column_for(value)
+def _normal_change(
+    change: ItemChange, forms: dict[str, list[Column]], plain: dict[str, set[type]]
+) -> ItemChange:
+    """Return a change with its values in normal form; adds columns that are new."""
+    values = {}
+    for name, value in change.columns.items():
+        if type(value) in plain.get(name, ()) or value is None or name == REMOVED:
+            continue  # `check_changes` is stricter with removed
+        if name not in forms:
+            forms[name] = [column_for(value)]
+            plain[name] = plain_types(forms[name][0])
+        first, *others = forms[name]
         try:
-            values[name] = normal(value, known[name])
-            for columns in models:
-                if name in columns:
-                    normal(values[name], columns[name])
+            values[name] = normal(value, first)
+            for column in others:
+                normal(values[name], column)
         except MisfitError as error:
             raise DataError(f"item {change.item!r}: {name!r} {error}") from None
-    return values
+    return replace(change, columns={**change.columns, **values}) if values else change
 
 
 class Typed(NamedTuple):
@@ -217,9 +240,7 @@ def typed(changes: Sequence[ItemChange], columns: Mapping[str, Column]) -> Typed
 
 def _misfits(values: list[Any], column: Column) -> list[tuple[int, str]]:
     """Convert values to normal form in place; return the rows that have none, and why."""
-    dtype, kinds = column.dtype, {type(value) for value in values if value is not None}
-    plain = {str} if dtype == pl.String else {bool} if dtype == pl.Boolean else set()
-    if not column.width and kinds <= ({int, float} if dtype.is_numeric() else plain):
+    if set(map(type, values)) <= plain_types(column) | {type(None)}:
         return []  # the usual case, for a whole column at once
     wrong = []
     for row, value in enumerate(values):
