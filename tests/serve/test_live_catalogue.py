@@ -232,7 +232,7 @@ def test_a_request_may_choose_the_arm_and_is_then_not_stored(files, store):
         ({"item": None}, "invalid item id 'None'"),
         ({"item": "i1", "removed": "yes"}, "'removed' must be true or false, not 'yes'"),
         ({"item": "i1", "": 1}, "invalid column ''"),
-        ({"item": "i1", "price": "cheap"}, "column 'price' holds Int64, but 'cheap' was given"),
+        ({"item": "i1", "price": "cheap"}, "item 'i1': 'price' takes a number, not 'cheap'"),
         ({"item": "i1", "x": "\0"}, "characters that cannot be stored"),
         ({"item": "i1", "x": [[1]]}, "$.items[0]"),
     ],

@@ -215,14 +215,15 @@ def push(
     column `removed` (true, false) removes items from all lists. New items are ranked by the
     attributes that the model has learned.
     """
-    from fmpair.data.read import read_table
     from fmpair.serve.item_push import push as push_items
+    from fmpair.serve.item_push import read_changes
     from fmpair.serve.settings import SEND, read_keys
 
     keys = [key for key, purposes in read_keys(api_key_file).items() if SEND in purposes]
-    counts = push_items(read_table(table, "item"), url, keys[0].decode() if keys else None)
+    counts = push_items(read_changes(table), url, keys[0].decode() if keys else None)
     new = f", {counts['new']:,} of them new" if counts.get("new") else ""
-    note(f"changed {counts.get('taken', 0):,} items{new}")
+    taken = counts.get("taken", 0)
+    note(f"changed {taken:,} item{'s' * (taken != 1)}{new}")
     if counts.get("new_columns"):
         note(f"new columns, which no item had before: {', '.join(counts['new_columns'])}")
     if counts.get("unranked"):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from fmpair.errors import DataError, notice
-from fmpair.events.event import ITEM, Event, Id, ItemChange, context_json
+from fmpair.events.event import Event, context_json
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 
@@ -135,22 +135,6 @@ def column(name: str, values: Sequence[Any]) -> pl.Series:
         texts = [None if v is None else [_text(part) for part in v] for v in values]
         return pl.Series(name, texts, pl.List(pl.String))
     return pl.Series(name, [None if v is None else _text(v) for v in values], pl.String)
-
-
-def changes_table(changes: Sequence[ItemChange]) -> tuple[pl.DataFrame, dict[str, list[Id]]]:
-    """Return changes as a table (item, columns), and by column the items whose value is erased.
-
-    A null in the table leaves a value unchanged.
-    """
-    names = dict.fromkeys(name for change in changes for name in change.columns)
-    columns = [column(ITEM, [change.item for change in changes])]
-    erased: dict[str, list[Id]] = {}
-    for name in names:
-        columns.append(column(name, [change.columns.get(name) for change in changes]))
-        gone = [c.item for c in changes if name in c.columns and c.columns[name] is None]
-        if gone:
-            erased[name] = gone
-    return pl.DataFrame(columns), erased
 
 
 def _basic_columns(events: Sequence[Event], id_columns: Sequence[str]) -> list[pl.Series]:

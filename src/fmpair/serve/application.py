@@ -16,11 +16,19 @@ import msgspec
 
 from fmpair.checks import FOREIGN_OPTIONS
 from fmpair.errors import nearest
+from fmpair.events.event import ITEM
 from fmpair.serve import metrics
 from fmpair.serve.access_control import AccessControl
 from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
 from fmpair.serve.model_card import utc
-from fmpair.serve.requests import PROBLEM_TYPE, ProblemError, problem_json, problem_of
+from fmpair.serve.requests import (
+    PROBLEM_TYPE,
+    ItemChanges,
+    ItemColumns,
+    ProblemError,
+    problem_json,
+    problem_of,
+)
 from fmpair.serve.service import Service
 from fmpair.serve.settings import METRICS
 
@@ -242,6 +250,8 @@ def _decoded(decode: Callable[[bytes], Any], body: bytes, kind: Any) -> Any:
     try:
         return decode(body)
     except msgspec.ValidationError as error:
+        if kind is ItemChanges and _is_one_item(body):
+            return ItemChanges([msgspec.json.decode(body, type=ItemColumns)])
         match = UNKNOWN_FIELD.search(str(error))
         guess = match and _nearest_field(kind, match[1], match[2] or "")
         if guess:
@@ -251,6 +261,12 @@ def _decoded(decode: Callable[[bytes], Any], body: bytes, kind: Any) -> Any:
             example = f'{{"{fields[0].encode_name}": [...]}}'
             raise msgspec.ValidationError(f"{error}: send {example}") from None
         raise
+
+
+def _is_one_item(body: bytes) -> bool:
+    """Return whether a body is one item without a list around it."""
+    fields = msgspec.json.decode(body)
+    return isinstance(fields, dict) and ITEM in fields and "items" not in fields
 
 
 def _nearest_field(kind: Any, name: str, path: str) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -15,6 +16,7 @@ from urllib.request import Request, urlopen
 import polars as pl
 
 from fmpair.data.columns.roles import find_column
+from fmpair.data.read import read_frame
 from fmpair.errors import DataError, MachineError, OptionError, listing, named, one_line
 from fmpair.events.event import ITEM
 
@@ -46,14 +48,21 @@ def push(table: pl.DataFrame, url: str, key: str | None = None) -> dict[str, Any
     return total | {NEW_COLUMNS: list(columns)} if columns else total
 
 
+def read_changes(path: str | Path) -> pl.DataFrame:
+    """Read a table of items; rows of (item, text) are lists of texts for items in several rows."""
+    table = read_frame(path)
+    column = _item_column(table)
+    if table.width != 2 or table.drop(column).dtypes != [pl.String]:
+        return table
+    if not table[column].is_duplicated().any():
+        return table
+    return table.group_by(column, maintain_order=True).agg(pl.all().drop_nulls())
+
+
 def bodies(table: pl.DataFrame) -> Iterator[bytes]:
     """Yield a table as the bodies of requests."""
-    column = ITEM if ITEM in table.columns else find_column(ITEM, table.columns, None)
-    if column is None:
-        raise DataError(
-            f"the table has no item column among {listing(table.columns)}: rename it to {ITEM!r}"
-        )
-    table = table.rename({column: ITEM})
+    table = table.rename({_item_column(table): ITEM})
+    _check_ids(table[ITEM])
     gaps = [values.name for values in table.iter_columns() if _has_gaps(values)]
     for part in table.iter_slices(MAX_ITEMS):
         rows = part.rows(named=True)
@@ -62,6 +71,29 @@ def bodies(table: pl.DataFrame) -> Iterator[bytes]:
                 if _is_missing(row[name]):
                     del row[name]
         yield from _bodies(rows)
+
+
+def _item_column(table: pl.DataFrame) -> str:
+    column = ITEM if ITEM in table.columns else find_column(ITEM, table.columns, None)
+    if column is None:
+        raise DataError(
+            f"the table has no item column among {listing(table.columns)}: rename it to {ITEM!r}"
+        )
+    return column
+
+
+def _check_ids(ids: pl.Series) -> None:
+    """Raise a DataError for a row without an id, and for an item in two rows."""
+    missing = (ids.is_null() | (ids.cast(pl.String, strict=False) == "")).fill_null(True)
+    rows = missing.arg_true().to_list()
+    if rows:
+        raise DataError(f"row {rows[0] + 1} of the table names no item")
+    twice = ids.filter(ids.is_duplicated())
+    if len(twice):
+        first, second, *_ = (ids == twice[0]).arg_true().to_list()
+        raise DataError(
+            f"item {twice[0]!r} is in rows {first + 1} and {second + 1}: give one row per item"
+        )
 
 
 def _bodies(rows: list[dict[str, Any]]) -> Iterator[bytes]:

@@ -15,36 +15,42 @@ from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, listing
 from fmpair.events.event import ITEM, REMOVED, ItemChange
-from fmpair.events.frame import changes_table
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.catalogue import Catalogue
 from fmpair.fitted.question import name_of
 from fmpair.fitted.recommender import Recommender
+from fmpair.serve.item_values import ILL_TYPED, Column, normal_changes, typed
 from fmpair.serve.requests import IdList
 from fmpair.training.growth import with_items
 
 LOG = logging.getLogger("fmpair")
 
 TITLE = re.compile(r"(^|_)(title|headline)$|^(item_|product_|article_)?name$")
-ILL_TYPED = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Changes of items in the types of a model.
+
+    table: (item, columns); a null leaves the value as it is. erased: by column, the items whose
+    value is erased.
+    """
+
+    table: pl.DataFrame
+    erased: Mapping[str, pl.Series] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of items.
+    """Changes of items as they are stored. position: of the last change."""
 
-    table: (item, columns); a null leaves the value as it is. erased: by column, the items whose
-    value is erased. position: of the last change.
-    """
-
-    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame({ITEM: []}))
-    erased: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    rows: Sequence[ItemChange] = ()
     position: int = 0
 
     @classmethod
-    def of(cls, changes: Sequence[ItemChange]) -> Changes:
-        """Return changes as tables."""
-        return cls(*changes_table(changes), max((change.position for change in changes), default=0))
+    def of(cls, rows: Sequence[ItemChange]) -> Changes:
+        """Return changes up to the last of their positions."""
+        return cls(rows, max((change.position for change in rows), default=0))
 
     @classmethod
     def stored(cls, store: EventStore | None, after: int = 0) -> Changes:
@@ -53,31 +59,60 @@ class Changes:
         changes = [change for page in read for change in page]
         return cls.of(changes) if changes else cls(position=after)
 
-    def fitting(self, model: Any) -> Changes:
-        """Return the changes whose ids and types fit the model; log the others."""
-        if not len(self.table):
-            return self
-        try:
-            return self._checked(model)
-        except DataError:
-            pass  # a model file may be replaced by one of other types
-        ids = self.table[ITEM].cast(model.space.items.ids.dtype, strict=False)
-        table = self.table.with_columns(ids).filter(ids.is_not_null())
-        wrong = [] if len(table) == len(self.table) else ["some ids"]
+    def fitting(self, model: Any) -> Fitting:
+        """Return the changes whose ids and values fit the model; log the others."""
+        if not self.rows:
+            return Fitting(pl.DataFrame({ITEM: []}))
+        table, erased, wrong = typed(self.rows, columns_of(model))
+        ids = table[ITEM].cast(model.space.items.ids.dtype, strict=False)
+        gone = {name: ids[rows].drop_nulls().unique() for name, rows in erased.items()}
+        if ids.null_count():
+            wrong = ["some ids", *wrong]
+        table = table.with_columns(ids).filter(ids.is_not_null())
+        table = table.unique(ITEM, keep="last", maintain_order=True)
+        for name in _unfit(model, table):
+            wrong.append(name)
+            table = table.drop(name)
+            gone.pop(name, None)
+        if wrong:
+            shown = listing(wrong)
+            LOG.warning("changes of items do not fit the model and are ignored: %s", shown)
+        return Fitting(table, gone)
+
+
+def _unfit(model: Any, table: pl.DataFrame) -> list[str]:
+    """Return the columns whose type does not fit the model."""
+    wrong = []
+    try:
+        check_types(model, table)
+    except DataError:  # a model file may be replaced by one of other types
         for name in table.columns[1:]:
             try:
-                Changes(table.select(ITEM, name))._checked(model)
+                check_types(model, table.select(ITEM, name))
             except DataError:
                 wrong.append(name)
-        LOG.warning("changes of items do not fit the model and are ignored: %s", listing(wrong))
-        erased = {name: items for name, items in self.erased.items() if name not in wrong}
-        return Changes(table.drop(wrong, strict=False), erased, self.position)
+    return wrong
 
-    def _checked(self, model: Any) -> Changes:
-        check_types(model, self.table)
-        ids = self.table[ITEM].cast(model.space.items.ids.dtype)
-        table = self.table.with_columns(ids).unique(ITEM, keep="last", maintain_order=True)
-        return Changes(table, self.erased, self.position)
+
+def columns_of(model: Any) -> dict[str, Column]:
+    """Return what the columns of a model's items hold, those of the live catalogue included."""
+    tables = [model.space.catalogue, catalogue_of(model).table]
+    schemas = [table.schema.items() for table in tables]
+    known = {name: Column(dtype) for types in schemas for name, dtype in types if dtype != pl.Null}
+    for encoder in model.space.item.encoders if ranks_new_items(model) else ():
+        if encoder.is_vector and encoder.source in known:
+            column = known[encoder.source]
+            known[encoder.source] = Column(column.dtype, encoder.size, encoder.field.separator)
+    return known | {REMOVED: Column(pl.Boolean())}
+
+
+def accepted(models: Sequence[Any], changes: Sequence[ItemChange]) -> list[ItemChange]:
+    """Return changes in the form in which they are stored; raise DataError if a model lacks it."""
+    columns = [columns_of(model) for model in models]
+    changes = normal_changes(changes, columns)
+    for model, known in zip(models, columns):
+        check_types(model, typed(changes, known).table)
+    return changes
 
 
 def check_types(model: Any, table: pl.DataFrame) -> None:
@@ -96,10 +131,11 @@ def check_types(model: Any, table: pl.DataFrame) -> None:
         raise DataError(f"the columns of the items do not fit the model: {error}") from error
 
 
-def new_columns(model: Any, table: pl.DataFrame) -> list[str]:
+def new_columns(model: Any, changes: Sequence[ItemChange]) -> list[str]:
     """Return the columns of changes that are not in the model's catalogue; [] without one."""
     known = [] if model.catalogue is None else model.catalogue.columns
-    return [name for name in table.columns if known and name not in (ITEM, REMOVED, *known)]
+    names = dict.fromkeys(name for change in changes for name in change.columns)
+    return [name for name in names if known and name not in (ITEM, REMOVED, *known)]
 
 
 def ranks_new_items(model: Any) -> bool:
@@ -139,7 +175,7 @@ def catalogue_values(
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def with_new_items(model: Any, changes: Changes) -> Any:
+def with_new_items(model: Any, changes: Fitting) -> Any:
     """Return the model with new items and other attributes, if it has learned attributes.
 
     changes: those that fit the model.
@@ -151,7 +187,7 @@ def with_new_items(model: Any, changes: Changes) -> Any:
     return with_items(model, changes.table[ITEM], columns)
 
 
-def note_changes(model: Any, changes: Changes) -> None:
+def note_changes(model: Any, changes: Fitting) -> None:
     """Apply changes to the catalogue of a model in service; hide items marked as removed.
 
     changes: those that fit the model.
@@ -161,7 +197,10 @@ def note_changes(model: Any, changes: Changes) -> None:
     catalogue = catalogue_of(model)
     catalogue = catalogue.changed(changes.table.rename({ITEM: catalogue.key}))
     for name, items in changes.erased.items():
-        gone = pl.DataFrame({catalogue.key: items, name: [None] * len(items)}, strict=False)
+        if name not in catalogue.columns:
+            continue
+        nothing = pl.Series(name, [None] * len(items), catalogue.table.schema[name])
+        gone = items.rename(catalogue.key).to_frame().with_columns(nothing)
         catalogue = catalogue.changed(gone, clear=True)
     hidden = np.zeros(0, np.int32)
     if REMOVED in catalogue.columns:

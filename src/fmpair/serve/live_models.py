@@ -323,7 +323,7 @@ class LiveModels:
 
 def _with_changes(served: ServedModel, changes: Changes) -> ServedModel:
     """Return a model in service with the changes of items that fit it."""
-    if not len(changes.table):
+    if not changes.rows:
         return served
     fitting = changes.fitting(served.model)
     model = with_new_items(served.model, fitting)

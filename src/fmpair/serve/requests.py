@@ -236,16 +236,16 @@ class NewEvents(Struct, forbid_unknown_fields=True):
     events: Annotated[list[NewEvent], Meta(min_length=1, max_length=MAX_EVENTS)]
 
 
+ItemColumns = Annotated[dict[Text, Value], Meta(min_length=1, max_length=MAX_COLUMNS)]
+
+
 class ItemChanges(Struct, forbid_unknown_fields=True):
     """Changes of items. Each names its item as `item`; its other columns are set, null erases one.
 
     Columns that are not named stay as they are. `removed`: whether the item is in no answer.
     """
 
-    items: Annotated[
-        list[Annotated[dict[Text, Value], Meta(min_length=1, max_length=MAX_COLUMNS)]],
-        Meta(min_length=1, max_length=MAX_ITEMS),
-    ]
+    items: Annotated[list[ItemColumns], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Term(Struct):

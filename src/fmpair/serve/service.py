@@ -13,8 +13,17 @@ from typing import Any
 
 from fmpair import __version__
 from fmpair.data.frame import to_polars
-from fmpair.errors import FmpairError, ModelFileError, OptionError
-from fmpair.events.event import ITEM, Event, Impression, ItemChange, check_changes, event_time, now
+from fmpair.errors import DataError, FmpairError, ModelFileError, OptionError
+from fmpair.events.event import (
+    ITEM,
+    Event,
+    Impression,
+    ItemChange,
+    check_changes,
+    check_id,
+    event_time,
+    now,
+)
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
 from fmpair.fitted.question import Answer, Question, knows_time
@@ -22,9 +31,8 @@ from fmpair.fitted.rules import Rules, rules_of
 from fmpair.models.catalog import Model
 from fmpair.serve import requests as wire
 from fmpair.serve.live_catalogue import (
-    Changes,
+    accepted,
     catalogue_values,
-    check_types,
     ids_with_prefix,
     items_with_prefix,
     new_columns,
@@ -192,13 +200,16 @@ class Service:
         for number, columns in enumerate(items):
             if ITEM not in columns:
                 raise ProblemError(422, f"no item is named - at `$.items[{number}]`")
+            try:
+                check_id(ITEM, columns[ITEM])
+            except DataError as error:
+                raise ProblemError(422, f"{error} - at `$.items[{number}].item`") from None
         changes = [ItemChange(columns.pop(ITEM), columns) for columns in items]
-        texts, table = check_changes(changes), Changes.of(changes).table
-        for served in self.models.serving():
-            check_types(served.model, table)
-        model = self.models.serving()[0].model
+        models = [served.model for served in self.models.serving()]
+        changes = accepted(models, changes)
+        texts, model = check_changes(changes), models[0]
         numbers = model.id_lookup.items.numbers([change.item for change in changes])
-        return changes, texts, int((numbers < 0).sum()), new_columns(model, table)
+        return changes, texts, int((numbers < 0).sum()), new_columns(model, changes)
 
     async def cards(self) -> wire.Cards:
         rejected = self.models.rejected
