@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ from threadpoolctl import ThreadpoolController
 from fmpair.errors import ProcessError
 
 TASKS = Path("/proc/self/task")  # Linux: one folder per thread
+PAUSES = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0)  # seconds before each look for the threads of polars
 _home: int | None = None  # the process in which polars was last seen to work
 _is_fork = False
 
@@ -90,23 +92,40 @@ def polars_at_rest() -> Iterator[None]:
 
 def polars_has_threads() -> bool:
     """Return whether polars has started its threads in this process; Linux."""
-    return any(map(_thread_name().match, _threads().values()))
+    for pause in PAUSES[:2]:
+        time.sleep(pause)
+        if _has_polars(_threads()):
+            return True
+    return False
 
 
-def _thread_name() -> re.Pattern[str]:
-    return re.compile(re.escape(os.environ.get("POLARS_THREAD_NAME", "polars")[:12]) + r"-\d")
+def _has_polars(threads: dict[str, str]) -> bool:
+    prefix = os.environ.get("POLARS_THREAD_NAME", "polars")[:12]
+    named = re.compile(re.escape(prefix) + r"-\d")
+    return any(map(named.match, threads.values()))
 
 
 def _threads_are_lost() -> bool:
+    """Return whether the threads of polars are missing; look again while it may be too early.
+
+    A new thread gives itself its name, so on a busy machine it has none at first. It may also be
+    older than this check: polars starts its threads when it is first used.
+    """
     if not TASKS.is_dir():
         return _is_fork and _home is not None
     import polars as pl
 
     before = _threads()
     size = pl.thread_pool_size()  # starts the threads if they never ran
-    after = _threads()
-    alive = after.keys() > before.keys() or any(map(_thread_name().match, after.values()))
-    return not alive and (_is_fork or len(after) <= size)  # there is one besides those of polars
+    for pause in PAUSES:
+        time.sleep(pause)
+        now = _threads()
+        if len(now.keys() - before.keys()) >= size or _has_polars(now):
+            return False
+        few = len(now) <= size  # there is one besides those of polars
+        if pause and (few or not _is_fork):
+            return few
+    return True
 
 
 def _threads() -> dict[str, str]:

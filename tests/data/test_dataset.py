@@ -136,6 +136,16 @@ def test_lists_that_change_for_one_item_are_context():
     assert Dataset.from_frame(many_events(companions=companions)).context == ("companions",)
 
 
+def test_arrays_of_one_length_are_lists():
+    numbers = pl.Series("q", np.random.default_rng(0).random((120, 4)))
+    assert isinstance(numbers.dtype, pl.Array)
+    frame, as_lists = many_events(q=numbers), many_events(q=numbers.arr.to_list())
+    for options in ({}, {"context": ["q"]}):
+        data = Dataset.from_frame(frame, **options)
+        assert data.context == ("q",)
+        assert data.columns.equals(Dataset.from_frame(as_lists, **options).columns)
+
+
 def test_columns_of_python_objects_are_refused_by_name_wherever_they_are_used():
     objects = pl.Series("thing", [object()] * 4, dtype=pl.Object)
     with pytest.raises(DataError, match="column 'thing' holds Python objects: convert them"):

@@ -27,7 +27,16 @@ NEARLY_ALL, SAMPLE = 0.9, 10_000
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
-    """Return a polars, pandas, pyarrow (or other eager narwhals) frame as polars."""
+    """Return a polars, pandas, pyarrow (or other eager narwhals) frame as polars.
+
+    Arrays, whose values all have the same length, become lists.
+    """
+    table = _as_polars(frame)
+    arrays = [name for name, dtype in table.schema.items() if isinstance(dtype, pl.Array)]
+    return table.with_columns(pl.col(name).arr.to_list() for name in arrays) if arrays else table
+
+
+def _as_polars(frame: Any) -> pl.DataFrame:
     check_process()
     if isinstance(frame, pl.DataFrame):
         return frame
