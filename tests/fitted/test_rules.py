@@ -154,16 +154,36 @@ def test_neighbours_can_be_diverse_and_a_model_without_vectors_says_so():
     ("rules", "reason"),
     [
         ({"where": "price>1000"}, "no item is left by where 'price>1000'"),
-        ({"where": ["brand=a", "brand=b"]}, "no item is left by where 'brand=b'"),
+        (
+            {"where": ["brand=a", "brand=b"]},
+            "no item is left by where 'brand=b' after where 'brand=a'",
+        ),
+        ({"where": ["brand=a", "price>1000"]}, "no item is left by where 'price>1000'"),
+        ({"where": "brand=a", "candidates": []}, "by candidates: none is given or known"),
         ({"where": "brand=A"}, "no item is left by where 'brand=A'. Did you mean brand=a?"),
         ({"where": "brand=c", "exclude_shown": [5, 7]}, "no item is left by exclude_shown"),
-        ({"where": "price<10", "exclude": [0]}, "are excluded or were seen before"),
+        ({"where": "price<10", "exclude": [0]}, "are excluded, removed or were seen before"),
     ],
 )
 def test_an_empty_list_says_which_rule_emptied_it(rules, reason):
     assert reason in MODEL.answer("u", **rules).empty
     with pytest.warns(Notice, match="1 of 1 lists are empty: "):
         assert not len(MODEL.recommend("u", **rules))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"candidates": []}, "no item is left by candidates: none is given or known"),
+        ({"candidates": [1], "exclude": [1]}, "no item is left by candidates: all are excluded"),
+        ({"exclude": list(range(10))}, "all items are excluded, removed or were seen before"),
+        ({"exclude": list(range(9)), "exclude_seen": False}, ""),
+    ],
+)
+def test_an_empty_list_without_rules_says_why_too(options, reason):
+    answer = MODEL.answer("u", **options)
+    assert bool(answer.items) == (not reason)
+    assert answer.empty.startswith(reason) and bool(answer.empty) == bool(reason)
 
 
 @pytest.mark.parametrize(

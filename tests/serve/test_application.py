@@ -128,6 +128,14 @@ def test_a_list_that_was_logged_can_be_kept_out_of_the_next_ones(service):
     fewer, all_ = ask(service, "/v1/recommend/batch", {"questions": questions}).json["answers"]
     assert (len(fewer["items"]), len(all_["items"])) == (12, 20)
     assert items(n=3, exclude_shown="0.000001s") == first
+    none_left = "no item is left by exclude_shown '7d'"
+    assert len(items(n=20, log=True)) == 20 and items(n=3, exclude_shown="7d") == []
+    question = {**asked, "exclude_shown": "7d"}
+    assert ask(service, "/v1/recommend", question).json["empty"] == none_left
+    batch = ask(service, "/v1/recommend/batch", {"questions": [question, asked]}).json["answers"]
+    assert batch[0]["empty"] == none_left and "empty" not in batch[1]
+    never = {**question, "candidates": []}
+    assert "by candidates: none" in ask(service, "/v1/recommend", never).json["empty"]
     nobody = {"n": 3, "exclude_shown": "7d", "log": True}
     assert ask(service, "/v1/recommend", nobody).status == 200
 

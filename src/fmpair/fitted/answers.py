@@ -22,7 +22,7 @@ from fmpair.fitted.question import (
     stacked_places,
     stacked_queries,
 )
-from fmpair.fitted.rules import BoundRules, Rules
+from fmpair.fitted.rules import ALL_HIDDEN, NO_CANDIDATES, NONE_LEFT, BoundRules, Rules
 from fmpair.fitted.top_items import Best, Ruled, ScoresItems, ruled
 from fmpair.threads import check_process
 
@@ -143,8 +143,16 @@ def _answered(
         question, count = questions[row], min(count, questions[row].n)
         numbers = places[:count] if chosen is None else chosen[places[:count]].tolist()
         terms = model.terms(queries, row, numbers) if question.explain else None
-        results.append(_answer(model, question, requests[row], numbers, scores[:count], terms))
+        answer = _answer(model, question, requests[row], numbers, scores[:count], terms)
+        results.append(answer if count else answer._replace(empty=_why_empty(chosen)))
     return results
+
+
+def _why_empty(chosen: np.ndarray | None) -> str:
+    """Return why no item is left without rules; chosen: the candidates, None for all."""
+    if chosen is None:
+        return f"all items are {ALL_HIDDEN}"
+    return f"{NONE_LEFT} candidates: all are {ALL_HIDDEN}" if len(chosen) else NO_CANDIDATES
 
 
 def _ruled_answer(model: Answering, question: Question, request: Request, rules: Rules) -> Answer:

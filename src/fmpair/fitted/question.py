@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
     terms: for each item the terms that add up to its score, largest first, if `explain` was set.
     passed_over: how many items of the question are unknown; stranger: whether its user is.
-    empty: which rule left no item, if rules left none. idle: boosts of values that no item has.
+    empty: why no item is left, such as a rule. idle: boosts of values that no item has.
     """
 
     items: list[Any]

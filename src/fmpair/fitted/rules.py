@@ -29,6 +29,9 @@ EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
 MAX_SEARCHED, MAX_GUESSED = 100_000, 1_000  # items and values in which a similar value is sought
 MAX_BOOST = 1_000_000_000  # either way; scores are float32
 BOOST = "boost "  # before the condition of a boost, in terms of scores
+NONE_LEFT = "no item is left by"
+NO_CANDIDATES = f"{NONE_LEFT} candidates: none is given or known"
+ALL_HIDDEN = "excluded, removed or were seen before"
 TRUTH = {"true": True, "false": False}
 
 
@@ -356,20 +359,25 @@ class BoundRules(NamedTuple):
 
     def why_empty(self, chosen: np.ndarray | None) -> str:
         """Return which rule left no item; chosen: the candidates, None for all."""
-        items = self.items
-        left = np.zeros(items, bool)
-        left[slice(None) if chosen is None else chosen] = True
-        for text in self.rules.where:
+        allowed = np.zeros(self.items, bool)
+        allowed[slice(None) if chosen is None else chosen] = True
+        if not allowed.any():
+            return NO_CANDIDATES
+        left = allowed.copy()
+        for place, text in enumerate(self.rules.where):
             assert self.catalogue is not None
             rule = condition(text)
-            left &= matching(self.catalogue, rule)[:items]
+            matches = matching(self.catalogue, rule)[: self.items]
+            left &= matches
             if not left.any():
+                before = self.rules.where[:place] if (allowed & matches).any() else ()
+                after = " and ".join(f"where {other!r}" for other in before)
                 hint = _nearest_value(self.catalogue.table[rule.column], rule)
-                return f"no item is left by where {text!r}{hint}"
+                return f"{NONE_LEFT} where {text!r}{f' after {after}' if after else ''}{hint}"
         left[self.shown] = False
         if not left.any():
-            return "no item is left by exclude_shown"
-        return "all items that the rules allow are excluded or were seen before"
+            return f"{NONE_LEFT} exclude_shown"
+        return f"all items that the rules allow are {ALL_HIDDEN}"
 
     def issue_notices(self, filled: np.ndarray, chosen: np.ndarray | None) -> None:
         """Issue notices about boosts of no item and empty lists; filled: [lists], their lengths."""

@@ -275,7 +275,7 @@ class Ranked(Struct, omit_defaults=True):
 class Recommended(Struct, omit_defaults=True):
     """A list, best first. model: the id of the model that answered; arm: current or candidate.
 
-    empty: the rule that left no item. unknown: parts of the request that the model does not know.
+    empty: why no item is left. unknown: parts of the request that the model does not know.
     """
 
     items: list[Ranked]

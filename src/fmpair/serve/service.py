@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from fmpair.events.event import (
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
 from fmpair.fitted.question import Answer, Question, knows_time
-from fmpair.fitted.rules import Rules, rules_of
+from fmpair.fitted.rules import NONE_LEFT, Rules, rules_of
 from fmpair.models.catalog import Model
 from fmpair.serve import requests as wire
 from fmpair.serve.live_catalogue import (
@@ -73,8 +73,11 @@ class Service:
 
     async def recommend(self, request: wire.Recommend) -> wire.Recommended:
         arm, model, name = await self._model_for(request.user, request.arm)
-        question = self._question(request, model, await self._shown(request, model))
+        shown = await self._shown(request, model)
+        question = self._question(request, model, shown)
         answer = await self.batcher.answer(model, question)
+        if shown and not answer.items:
+            answer = await asyncio.to_thread(_why_empty, model, question, request, answer)
         self._record(request, answer, arm, name)
         recommended = _recommended(answer, name, arm, self._unknown(request, model, answer))
         return _with_columns(recommended, model, request.show)
@@ -94,7 +97,10 @@ class Service:
             questions = [
                 self._question(requests[row], model, items) for row, items in zip(rows, shown)
             ]
-            for row, answer in zip(rows, await asyncio.to_thread(model.answers, questions)):
+            answers = await asyncio.to_thread(model.answers, questions)
+            for row, items, question, answer in zip(rows, shown, questions, answers):
+                if items and not answer.items:
+                    answer = _why_empty(model, question, requests[row], answer)
                 self._record(requests[row], answer, arm, name)
                 unknown = self._unknown(requests[row], model, answer)
                 recommended = _recommended(answer, name, arm, unknown)
@@ -309,6 +315,14 @@ class Service:
         if self.store is None:
             raise ProblemError(501, "this service stores no events: start it with --events")
         return self.store
+
+
+def _why_empty(model: Any, question: Question, request: wire.Recommend, answer: Answer) -> Answer:
+    """Return an answer without items, which says whether the items shown lately were the last."""
+    without = replace(question, exclude=request.exclude, n=1, explain=False)
+    if not model.answers([without])[0].items:
+        return answer
+    return answer._replace(empty=f"{NONE_LEFT} exclude_shown {request.exclude_shown!r}")
 
 
 def _recommended(answer: Answer, model: str, arm: str, unknown: list[str]) -> wire.Recommended:
