@@ -34,6 +34,9 @@ MAX_EVENTS = 16_384  # of a minibatch; half as many if every event has its own q
 # Minibatches of very large data grow up to MAX_OF_MANY while an epoch has MANY_STEPS steps.
 MAX_OF_MANY, MANY_STEPS = 131_072, 128
 STEPS = 32  # least steps of an epoch: small data is split into small minibatches
+# With softmax over all items and no history, the values of a context need more steps to be learned:
+# up to STEPS_OF_CONTEXTS, unless minibatches would have less than MIN_OF_CONTEXTS events.
+STEPS_OF_CONTEXTS, MIN_OF_CONTEXTS = 128, 64
 SMALL = 10_000_000  # multiplications of a step up to which one CPU thread is fastest
 TOGETHER_POWER = 0.65
 LONGEST = 32.0  # longest step of a user, in multiples of the rate
@@ -58,7 +61,8 @@ class TorchTraining:
         some = learned_events(problem)
         learned = len(problem.user) if some is None else len(some)
         run = RUN if settings.all_items and problem.history is None else 1
-        self.size = _size(learned, run)
+        in_context = run > 1 and len(problem.contexts.column) > 0
+        self.size = _size(learned, run, in_context)
         plan = plan_of(problem, parameters, settings, self.size, device)
         self.rows_at_once = plan.rows_at_once
         self.tables: Tables = Parameters(
@@ -319,10 +323,12 @@ def limited_threads(device: torch.device, threads: int, work: int) -> Iterator[N
         torch.set_num_threads(before)
 
 
-def _size(learned: int, run: int) -> int:
+def _size(learned: int, run: int, in_context: bool) -> int:
     """Return the events of a minibatch, for `learned` events in all; run: see `EpochEvents`."""
-    most = MAX_EVENTS if run > 1 else MAX_EVENTS // 2
-    return min(max(learned // STEPS, 1), max(most, min(learned // MANY_STEPS, MAX_OF_MANY)))
+    most, steps = MAX_EVENTS if run > 1 else MAX_EVENTS // 2, STEPS
+    if in_context:
+        steps = min(max(learned // MIN_OF_CONTEXTS, STEPS), STEPS_OF_CONTEXTS)
+    return min(max(learned // steps, 1), max(most, min(learned // MANY_STEPS, MAX_OF_MANY)))
 
 
 def _even(sides: Sides) -> bool:
