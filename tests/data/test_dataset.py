@@ -146,6 +146,19 @@ def test_arrays_of_one_length_are_lists():
         assert data.columns.equals(Dataset.from_frame(as_lists, **options).columns)
 
 
+def test_lists_of_numbers_that_begin_with_whole_ones_keep_their_fractions():
+    vectors = [[1, 2], [0.5, 1], [3, 0.25]]
+    data = Dataset.from_frame(
+        {"user": [1, 2], "item": ["a", "b"]}, items={"item": ["a", "b", "c"], "v": vectors}
+    )
+    assert data.item_table["v"].to_list() == vectors
+
+
+def test_a_column_of_a_dictionary_that_mixes_types_is_refused():
+    with pytest.raises(DataError, match="cannot read the columns"):
+        Dataset.from_frame({"user": [1, "a"], "item": [1, 2]})
+
+
 def test_columns_of_python_objects_are_refused_by_name_wherever_they_are_used():
     objects = pl.Series("thing", [object()] * 4, dtype=pl.Object)
     with pytest.raises(DataError, match="column 'thing' holds Python objects: convert them"):
