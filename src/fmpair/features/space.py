@@ -63,7 +63,7 @@ class Side:
 
     def content(self, rows: Rows) -> Rows:
         """Return rows of items with only the features of lists and vectors."""
-        return self.only(rows, [bool(e.owners) or e.is_vector for e in self.encoders])
+        return self.only(rows, [e.is_content for e in self.encoders])
 
     def label(self, feature: int) -> str:
         """Return the readable name of one feature."""
