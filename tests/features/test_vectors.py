@@ -13,6 +13,7 @@ from fmpair.errors import DataError
 from fmpair.export import export
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import Encoder
+from fmpair.training.growth import with_items
 from fmpair.training.regularisation import item_groups, vector_owners
 
 RNG = np.random.default_rng(0)
@@ -207,21 +208,39 @@ def test_a_question_with_a_vector_of_another_length_is_refused(model):
         model.recommend(pl.DataFrame({"user": [3, 4], "mood": [[0.1, 0.2, 0.3], [0.5]]}))
 
 
-def test_other_programs_can_place_an_item_by_what_is_exported(tmp_path):
+OTHERWISE = {"title": Field(standardize=True, normalize=False), "image": Field(scale=2.0)}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"fields": OTHERWISE}, {"loss": "bpr"}], ids=["usual", "otherwise", "bpr"]
+)
+def test_other_programs_place_a_new_item_by_what_is_exported(options, tmp_path):
+    images = (VECTORS @ RNG.normal(size=(4, 3))).astype(np.float32)
     data = Dataset.from_frame(
         {"user": RNG.integers(0, 20, 200), "item": RNG.integers(0, 40, 200)},
-        items={"item": np.arange(40), "title": VECTORS},
+        items={"item": np.arange(40), "title": VECTORS, "image": images},
     )
-    model = FMPair(**QUICK, history=0).fit(data)
+    model = FMPair(**QUICK, history=0, **options).fit(data)
+    given = {"title": VECTORS[3] * 1.5 + 1, "image": images[9] - images[2]}
+    attributes = pl.DataFrame({name: [vector.tolist()] for name, vector in given.items()})
+    grown = with_items(model, pl.Series([77]), attributes)
     export(model, tmp_path / "v.npz")
-    number = model.item_number(7)
     with np.load(tmp_path / "v.npz") as file:
-        x = (VECTORS[7] - file["vector.title.mean"]) / file["vector.title.spread"]
-        x /= np.linalg.norm(x)
-        placed = x @ file["vector.title.matrix"]
-        placed[-1] += (placed[:-1] @ placed[:-1] - x**2 @ file["vector.title.squares"]) / 2
-        own = model.parameters.items[number]
-        p = own + placed[:-1]
-        np.testing.assert_allclose(p, file["item_vectors"][number, :-1], atol=1e-6)
-        constant = placed[-1] + own @ placed[:-1] + model.parameters.item_bias[number]
-        assert constant == pytest.approx(file["item_vectors"][number, -1], abs=1e-6)
+        total, linear, squares = np.zeros(file["item_vectors"].shape[1] - 1), 0.0, 0.0
+        for name, vector in given.items():
+            of = {key: file[f"vector.{name}.{key}"] for key in ("mean", "spread", "length")}
+            x = (vector - of["mean"]) / of["spread"]
+            x *= np.clip(np.linalg.norm(x), *of["length"]) / np.linalg.norm(x)
+            total += x @ file[f"vector.{name}.matrix"]
+            if "new.length" not in file:
+                linear += x @ file[f"vector.{name}.bias"]
+                squares += x**2 @ file[f"vector.{name}.squares"]
+        constant = file["new.constant"]
+        if "new.length" in file:
+            total *= file["new.length"] / np.linalg.norm(total)
+        else:
+            constant = constant + linear + (total @ total - squares) / 2
+    number = grown.item_number(77)
+    np.testing.assert_allclose(total, grown.item_vectors[number], atol=1e-5)
+    assert constant == pytest.approx(grown.item_constants[number], abs=1e-5)
+    assert ("loss" in options) == (linear != 0)
