@@ -99,8 +99,12 @@ def test_text_ids_of_a_table_find_the_numbers_they_spell():
 
 
 def test_a_table_with_ids_of_another_type_is_refused():
-    with pytest.raises(DataError, match="'user' of the user table holds Int64, but the user ids"):
+    with pytest.raises(DataError, match="'user' of the user table holds Int64, such as 1, but the"):
         Dataset.from_frame(CLICKS, users=pl.DataFrame({"user": [1], "age": [2]}))
+    with pytest.raises(
+        DataError, match="holds String, such as 'x7', but the item ids of the event"
+    ):
+        Dataset.from_frame(CLICKS, items=pl.DataFrame({"item": ["8", "x7"], "kind": ["b", "a"]}))
 
 
 def test_item_columns_move_to_the_item_table():

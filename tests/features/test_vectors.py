@@ -191,6 +191,20 @@ def test_an_update_takes_in_new_items_by_their_vectors(model):
     assert np.array_equal(folded.parameters.features, model.parameters.features)
 
 
+def test_a_vector_of_a_question_may_mix_whole_numbers_and_fractions(model):
+    whole, mixed = (
+        {"user": 3, "context": {"mood": mood}, "n": 3} for mood in ([1.0, 0.5, 2.0], [1, 0.5, 2])
+    )
+    assert model.answer(**whole) == model.answer(**mixed)
+    asked = model.recommend([3], 3, context=mixed["context"])
+    assert asked["item"].to_list() == model.answer(**mixed).items
+    named = [
+        model.recommend(["new"], 3, user_features={"taste": taste}, unknown="features")["item"]
+        for taste in ([1.0, 0.5], [1, 0.5])
+    ]
+    assert named[0].equals(named[1])
+
+
 def test_an_update_names_the_item_of_a_vector_of_another_length(model):
     new = Dataset.from_frame(
         {"user": [3, 3], "item": [2, 77], "mood": [[0.0, 1.0, 2.0]] * 2},
