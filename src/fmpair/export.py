@@ -18,10 +18,13 @@ from fmpair.bridges.adapter import Requirement
 from fmpair.checks import check_memory, one_of
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import OptionError, listing, named
+from fmpair.features.field import FAR
 from fmpair.files import atomic_path, check_writable, shown, write_atomically
 from fmpair.fitted.question import Queries
 from fmpair.fitted.recommender import Recommender
+from fmpair.fitted.visitor import Placing, placing, rare_bias
 from fmpair.threads import all_threads
+from fmpair.training.options import FMPairOptions
 
 __all__ = ["FORMATS", "export"]
 
@@ -185,25 +188,45 @@ def contexts_of(model: Recommender) -> Labelled:
 def vector_maps(model: Recommender) -> dict[str, np.ndarray]:
     """Return what places a new item by its vectors, by name; empty where more than a sum does.
 
-    For each field of kind `vector`: vector.NAME.matrix [dimensions, factors + 1], .squares, .mean
-    and .spread [dimensions]. A vector x, centred, divided by the spread and of length one, adds
-    x @ matrix to the item. With p the first factors of the sum over all fields, the constant gains
-    (p . p - x^2 . squares) / 2, the pairs within the item.
+    For each field of kind `vector`: vector.NAME.matrix [dimensions, factors], .mean and .spread
+    [dimensions], and .length, the least and greatest length of a vector x that is centred and
+    divided by the spread. The new item is the sum p of x @ matrix over all fields, scaled to the
+    length new.length, with new.constant as its last dimension.
+
+    If the model does not place new items by their content, there is no new.length. The constant
+    then gains x @ .bias of each field, and the pairs within the item: (p . p - x^2 @ .squares) / 2.
     """
-    space, p = model.space, model.parameters
-    out: dict[str, np.ndarray] = {}
-    if space.whole or space.pairing is not None:
+    space, p, out = model.space, model.parameters, dict[str, np.ndarray]()
+    vectors = [(first, e) for first, e in space.item.of_role("item") if e.is_vector]
+    if space.whole or space.pairing is not None or not vectors:
         return out
-    for first, encoder in space.item.of_role("item"):
-        if encoder.is_vector:
-            inside, name = slice(first, first + encoder.size), f"vector.{encoder.name}"
-            scale = np.float32(encoder.field.scale)
-            table = p.features[inside] * scale
-            out[f"{name}.matrix"] = widened(table, p.feature_bias[inside] * scale)
-            out[f"{name}.squares"] = (table**2).sum(axis=1)
-            out[f"{name}.mean"] = np.array(encoder.means, np.float32)
-            out[f"{name}.spread"] = np.array(encoder.spreads, np.float32)
+    found = _placing(model)
+    if found is not None:
+        out["new.length"] = np.array(found.length, np.float32)
+    constant = rare_bias(p.item_bias, model.item_counts) if found is None else found.constant
+    out["new.constant"] = np.array(constant, np.float32)
+    for first, encoder in vectors:
+        inside, scale = slice(first, first + encoder.size), np.float32(encoder.field.scale)
+        bounds = (0.0, FAR) if encoder.field.normalize is False else (1.0, 1.0)
+        arrays = {
+            "matrix": p.features[inside] * scale,
+            "mean": np.array(encoder.means, np.float32),
+            "spread": np.array(encoder.spreads, np.float32),
+            "length": np.array(bounds, np.float32),
+        }
+        if found is None:
+            arrays["bias"] = p.feature_bias[inside] * scale
+            arrays["squares"] = (arrays["matrix"] ** 2).sum(axis=1)
+        out |= {f"vector.{encoder.name}.{name}": array for name, array in arrays.items()}
     return out
+
+
+def _placing(model: Recommender) -> Placing | None:
+    """Return how the model places new items by their content; None if it does not."""
+    if not (isinstance(model.recipe, FMPairOptions) and model.recipe.places_new):
+        return None
+    content = model.space.item.content(model.item_rows)
+    return placing(model.parameters, model.item_rows, content, model.item_counts, None)
 
 
 def unknown_user(model: Recommender) -> np.ndarray:

@@ -99,8 +99,12 @@ def test_text_ids_of_a_table_find_the_numbers_they_spell():
 
 
 def test_a_table_with_ids_of_another_type_is_refused():
-    with pytest.raises(DataError, match="'user' of the user table holds Int64, but the user ids"):
+    with pytest.raises(DataError, match="'user' of the user table holds Int64, such as 1, but the"):
         Dataset.from_frame(CLICKS, users=pl.DataFrame({"user": [1], "age": [2]}))
+    with pytest.raises(
+        DataError, match="holds String, such as 'x7', but the item ids of the event"
+    ):
+        Dataset.from_frame(CLICKS, items=pl.DataFrame({"item": ["8", "x7"], "kind": ["b", "a"]}))
 
 
 def test_item_columns_move_to_the_item_table():
@@ -144,6 +148,19 @@ def test_arrays_of_one_length_are_lists():
         data = Dataset.from_frame(frame, **options)
         assert data.context == ("q",)
         assert data.columns.equals(Dataset.from_frame(as_lists, **options).columns)
+
+
+def test_lists_of_numbers_that_begin_with_whole_ones_keep_their_fractions():
+    vectors = [[1, 2], [0.5, 1], [3, 0.25]]
+    data = Dataset.from_frame(
+        {"user": [1, 2], "item": ["a", "b"]}, items={"item": ["a", "b", "c"], "v": vectors}
+    )
+    assert data.item_table["v"].to_list() == vectors
+
+
+def test_a_column_of_a_dictionary_that_mixes_types_is_refused():
+    with pytest.raises(DataError, match="cannot read the columns"):
+        Dataset.from_frame({"user": [1, "a"], "item": [1, 2]})
 
 
 def test_columns_of_python_objects_are_refused_by_name_wherever_they_are_used():

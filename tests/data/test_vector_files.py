@@ -76,6 +76,68 @@ def test_what_is_wrong_is_one_line(options, message):
     assert "\n" not in str(error.value)
 
 
+def object_array(folder):
+    array = np.empty(3, object)
+    array[:] = [[1.0, 2.0], [1.0], [3.0, 1.0]]
+    np.save("objects.npy", array)
+    return "objects.npy"
+
+
+def object_ids(folder):
+    np.save("titles.ids.npy", np.array(["a", "b", "c"], object))
+    return "titles.npy"
+
+
+def shorter_than_it_says(folder):
+    whole = (folder / "titles.npy").read_bytes()
+    (folder / "claim.npy").write_bytes(whole.replace(b"(3, 4)", b"(3000000000, 400)")[:200])
+    return "claim.npy"
+
+
+def key_of_ids_misspelt(folder):
+    save_file({"title": X, "id": np.array([3, 1, 2])}, "t.safetensors")
+    return "t.safetensors"
+
+
+def no_rows(folder):
+    np.save("none.npy", X[:0])
+    return "none.npy"
+
+
+def ids_of_two_columns(folder):
+    np.savez("table.npz", ids=np.array([["a", "b"]] * 3), title=X)
+    return "table.npz"
+
+
+def missing_id(folder):
+    np.savez("gap.npz", ids=np.array([1.0, np.nan, 2.0]), title=X)
+    return "gap.npz"
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (object_array, "from objects.npy: it holds Python objects; save vectors of one length"),
+        (object_ids, "cannot read ids from titles.ids.npy: it holds Python objects"),
+        (shorter_than_it_says, "from claim.npy: the file is shorter than its array"),
+        (key_of_ids_misspelt, "'id' is int64 of shape .* and ids are named 'ids'"),
+        (no_rows, r"'none' is float32 of shape \[0, 4\]; vectors are numbers of shape"),
+        (ids_of_two_columns, r"table.npz: ids have shape \[3, 2\], not \[items\]"),
+        (missing_id, "gap.npz: the id of row 1 is missing"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_in_one_line(folder, write, message):
+    with pytest.raises(DataError, match=message) as error:
+        Dataset.from_frame(EVENTS, vectors=write(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_equal_vectors_are_told(folder, caplog):
+    np.savez("same.npz", ids=np.array(["a", "b", "c"]), title=np.ones((3, 4)))
+    Dataset.from_frame(EVENTS, vectors="same.npz")
+    assert "all vectors of 'title' are equal" in caplog.text
+
+
 def test_paths_move_with_an_experiment_file():
     assert with_vector_paths("a.npy", lambda path: f"../{path}") == "../a.npy"
     assert with_vector_paths({"t": "a.npy"}, str.upper) == {"t": "A.NPY"}

@@ -1,5 +1,7 @@
 """Fields of kind `vector`: what a column of vectors becomes, and what a model does with it."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,6 +13,7 @@ from fmpair.errors import DataError
 from fmpair.export import export
 from fmpair.features import FeatureSpace
 from fmpair.features.encoder import Encoder
+from fmpair.training.growth import with_items
 from fmpair.training.regularisation import item_groups, vector_owners
 
 RNG = np.random.default_rng(0)
@@ -60,7 +63,8 @@ def test_text_and_whole_numbers_are_vectors_where_asked_for():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([[1.0, 2.0], [1.0]], "holds vectors of 2 numbers, but row 1 has 1"),
+        ([[1.0, 2.0], [1.0]], "the vector of row 1 has 1 number, but most have 2: give all the"),
+        ([[1.0], [1.0, 2.0], [2.0, 3.0]], "the vector of row 0 has 1 number, but most have 2"),
         ([[1.0, 2.0], [1.0, float("nan")]], "the vector of row 1 has NaN"),
         ([[1.0, 2.0], [1.0, None]], "the vector of row 1 has NaN"),
     ],
@@ -72,8 +76,45 @@ def test_wrong_vectors_are_refused(values, message):
 
 def test_a_query_with_a_vector_of_another_length_is_refused():
     encoder = Encoder.fit("context", pl.Series("v", VECTORS), Field())
-    with pytest.raises(DataError, match="holds vectors of 4 numbers, but row 0 has 2"):
+    with pytest.raises(DataError, match="row 0 has 2 numbers, but those of the model have 4"):
         encoder.encode(pl.Series("v", [[1.0, 2.0]]))
+
+
+def with_wrong(vectors, number, vector):
+    """The vectors as lists, with another one in this place."""
+    return [vector if n == number else list(v) for n, v in enumerate(vectors.tolist())]
+
+
+@pytest.mark.parametrize(
+    ("vector", "fault"),
+    [
+        ([1.0, 2.0], "has 2 numbers, but most have 4: give all the same length"),
+        ([1.0, float("nan"), 0.0, 1.0], "has NaN, missing, infinite or too large numbers"),
+    ],
+)
+def test_a_wrong_vector_is_named_by_its_item_user_or_event(vector, fault):
+    rows = np.arange(40)
+    ids = [f"i{n}" for n in rows[::-1]]  # the rows of the table are in another order
+    events = pl.DataFrame({"user": [f"u{n % 30}" for n in rows], "item": [f"i{n}" for n in rows]})
+    wrong = with_wrong(VECTORS, 7, vector)
+    cases = {
+        "item 'i32'": Dataset.from_frame(events, items={"item": ids, "v": wrong}),
+        "user 'u7'": Dataset.from_frame(
+            events, users={"user": [f"u{n}" for n in rows], "v": wrong}
+        ),
+        "an event of user 'u7' with item 'i7'": Dataset.from_frame(
+            events.with_columns(pl.Series("v", wrong)), context=["v"]
+        ),
+    }
+    for owner, data in cases.items():
+        with pytest.raises(DataError, match=f"^column 'v': the vector of {owner} {fault}"):
+            FeatureSpace.fit(data)
+
+
+def test_an_error_of_a_vector_crosses_processes():
+    with pytest.raises(DataError) as error:
+        matrix([[1.0, 2.0], [1.0]])
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, pl.DataFrame, dict])
@@ -150,21 +191,70 @@ def test_an_update_takes_in_new_items_by_their_vectors(model):
     assert np.array_equal(folded.parameters.features, model.parameters.features)
 
 
-def test_other_programs_can_place_an_item_by_what_is_exported(tmp_path):
+def test_a_vector_of_a_question_may_mix_whole_numbers_and_fractions(model):
+    whole, mixed = (
+        {"user": 3, "context": {"mood": mood}, "n": 3} for mood in ([1.0, 0.5, 2.0], [1, 0.5, 2])
+    )
+    assert model.answer(**whole) == model.answer(**mixed)
+    asked = model.recommend([3], 3, context=mixed["context"])
+    assert asked["item"].to_list() == model.answer(**mixed).items
+    named = [
+        model.recommend(["new"], 3, user_features={"taste": taste}, unknown="features")["item"]
+        for taste in ([1.0, 0.5], [1, 0.5])
+    ]
+    assert named[0].equals(named[1])
+
+
+def test_an_update_names_the_item_of_a_vector_of_another_length(model):
+    new = Dataset.from_frame(
+        {"user": [3, 3], "item": [2, 77], "mood": [[0.0, 1.0, 2.0]] * 2},
+        context=["mood"],
+        items={"item": [77, 2], "title": [[1.0, 2.0], [1.0, 2.0, 3.0, 4.0]]},
+    )
+    with pytest.raises(DataError, match="item 77 has 2 numbers, but those of the model have 4"):
+        model.update(new, epochs=1)
+
+
+def test_a_question_with_a_vector_of_another_length_is_refused(model):
+    with pytest.raises(DataError, match="of the query has 1 number, but those of the model have 3"):
+        model.answer(user=3, context={"mood": [0.5]}, n=2)
+    with pytest.raises(DataError, match="of row 1 has 1 number, but those of the model have 3"):
+        model.recommend(pl.DataFrame({"user": [3, 4], "mood": [[0.1, 0.2, 0.3], [0.5]]}))
+
+
+OTHERWISE = {"title": Field(standardize=True, normalize=False), "image": Field(scale=2.0)}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"fields": OTHERWISE}, {"loss": "bpr"}], ids=["usual", "otherwise", "bpr"]
+)
+def test_other_programs_place_a_new_item_by_what_is_exported(options, tmp_path):
+    images = (VECTORS @ RNG.normal(size=(4, 3))).astype(np.float32)
     data = Dataset.from_frame(
         {"user": RNG.integers(0, 20, 200), "item": RNG.integers(0, 40, 200)},
-        items={"item": np.arange(40), "title": VECTORS},
+        items={"item": np.arange(40), "title": VECTORS, "image": images},
     )
-    model = FMPair(**QUICK, history=0).fit(data)
+    model = FMPair(**QUICK, history=0, **options).fit(data)
+    given = {"title": VECTORS[3] * 1.5 + 1, "image": images[9] - images[2]}
+    attributes = pl.DataFrame({name: [vector.tolist()] for name, vector in given.items()})
+    grown = with_items(model, pl.Series([77]), attributes)
     export(model, tmp_path / "v.npz")
-    number = model.item_number(7)
     with np.load(tmp_path / "v.npz") as file:
-        x = (VECTORS[7] - file["vector.title.mean"]) / file["vector.title.spread"]
-        x /= np.linalg.norm(x)
-        placed = x @ file["vector.title.matrix"]
-        placed[-1] += (placed[:-1] @ placed[:-1] - x**2 @ file["vector.title.squares"]) / 2
-        own = model.parameters.items[number]
-        p = own + placed[:-1]
-        np.testing.assert_allclose(p, file["item_vectors"][number, :-1], atol=1e-6)
-        constant = placed[-1] + own @ placed[:-1] + model.parameters.item_bias[number]
-        assert constant == pytest.approx(file["item_vectors"][number, -1], abs=1e-6)
+        total, linear, squares = np.zeros(file["item_vectors"].shape[1] - 1), 0.0, 0.0
+        for name, vector in given.items():
+            of = {key: file[f"vector.{name}.{key}"] for key in ("mean", "spread", "length")}
+            x = (vector - of["mean"]) / of["spread"]
+            x *= np.clip(np.linalg.norm(x), *of["length"]) / np.linalg.norm(x)
+            total += x @ file[f"vector.{name}.matrix"]
+            if "new.length" not in file:
+                linear += x @ file[f"vector.{name}.bias"]
+                squares += x**2 @ file[f"vector.{name}.squares"]
+        constant = file["new.constant"]
+        if "new.length" in file:
+            total *= file["new.length"] / np.linalg.norm(total)
+        else:
+            constant = constant + linear + (total @ total - squares) / 2
+    number = grown.item_number(77)
+    np.testing.assert_allclose(total, grown.item_vectors[number], atol=1e-5)
+    assert constant == pytest.approx(grown.item_constants[number], abs=1e-5)
+    assert ("loss" in options) == (linear != 0)

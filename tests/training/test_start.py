@@ -46,6 +46,19 @@ def test_content_that_predicts_nothing_adds_nothing():
     assert (first.users == initial(PLAIN, task.space).users).all()
 
 
+def test_random_vectors_add_nothing_although_some_directions_of_them_fit_known_items():
+    rng = np.random.default_rng(4)
+    users, taste = rng.normal(size=(2, 300, 4))
+    chosen = np.argsort(-(users @ taste.T + rng.gumbel(size=(300, 300))), axis=1)[:, :20]
+    events = {"user": np.repeat(np.arange(300), 20), "item": chosen.ravel()}
+    items = {"item": np.arange(300), "noise": rng.normal(size=(300, 64))}
+    _, first = start_of(PLAIN, Dataset.from_frame(events, items=items))
+    assert not first.features.any()
+    _, first = start_of(PLAIN, Dataset.from_frame(events, items=items | {"taste": taste}))
+    longest = np.abs(first.features).max(axis=1)
+    assert longest[:64].max() < 1e-9 < longest[64:].min()
+
+
 def test_pairs_start_at_random_as_before():
     recipe = FMPair.fast(history=0, order=2, times=False)
     _, first = start_of(recipe, shop("words"))

@@ -43,7 +43,7 @@ def _as_polars(frame: Any) -> pl.DataFrame:
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
     if isinstance(frame, dict):
-        return pl.DataFrame(frame)
+        return _from_columns(frame)
     if isinstance(frame, str | Path):
         raise DataError(
             f"expected a frame, got {str(frame)!r}: read a file with fmpair.read({str(frame)!r})"
@@ -68,6 +68,23 @@ def _as_polars(frame: Any) -> pl.DataFrame:
         if type(error).__module__.startswith("pyarrow"):
             raise DataError(f"a column mixes types: {error}") from error
         raise
+
+
+def _from_columns(columns: dict[str, Any]) -> pl.DataFrame:
+    try:
+        return pl.DataFrame({name: _listed(values) for name, values in columns.items()})
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"cannot read the columns: {error}") from error
+
+
+def _listed(values: Any) -> Any:
+    """Return a column of Python lists as a Series, whose type fits the numbers of all lists.
+
+    By itself polars takes the type of the first list, and cuts off the fractions of the others.
+    """
+    cells = values if isinstance(values, list | tuple) else ()
+    first = next((cell for cell in cells if cell is not None), None)
+    return pl.Series(values, strict=False) if isinstance(first, list | tuple) else values
 
 
 def _from_pandas(values: Any) -> pl.Series:

@@ -32,11 +32,14 @@ def id_column(
             f"the {role} table has no id column among {listing(table.columns)}: rename it to "
             f"{role!r}"
         )
-    ids = comparable(as_plain(table[column]), dtype)
-    if ids is None:
+    given = as_plain(table[column])
+    ids = comparable(given, dtype)
+    if ids is None or ids.null_count() > given.null_count():
+        odd = given if ids is None else given.filter(ids.is_null() & given.is_not_null())
+        example = f", such as {odd[0]!r}," if len(odd) else ""
         raise DataError(
-            f"{column!r} of the {role} table holds {table[column].dtype}, but the {role} ids "
-            f"of the events are {dtype}: give both the same type"
+            f"{column!r} of the {role} table holds {table[column].dtype}{example} but the {role} "
+            f"ids of the events are {dtype}: give both the same type"
         )
     if ids.null_count():
         count = ids.null_count()

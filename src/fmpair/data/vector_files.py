@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,16 @@ LOG = logging.getLogger("fmpair")
 VECTOR_SUFFIXES = (".npy", ".npz", ".safetensors")
 IDS = "ids"  # the name of the ids inside a file, and in the name of a file beside it
 IDS_SUFFIXES = (".npy", ".txt")  # of a file of ids, such as titles.ids.txt beside titles.npy
+# What an error of NumPy, recognised by these words, means.
+PYTHON_OBJECTS = (
+    "it holds Python objects; save vectors of one length as an array of numbers, and ids of text "
+    "as array.astype(str)"
+)
+REASONS = {
+    "Object arrays": PYTHON_OBJECTS,
+    "Python objects": PYTHON_OBJECTS,
+    "mmap length": "the file is shorter than its array",
+}
 
 
 def vector_files(given: Any) -> list[str]:
@@ -109,20 +120,14 @@ def read_vectors(path: str | Path, name: str | None = None) -> Vectors:
         raise DataError(
             f"vectors are read from files ending in {listing(VECTOR_SUFFIXES)}, not {path}"
         )
-    try:
+    with _readable("vectors", path):
         arrays = _arrays_by_name(file, name)
-        known = _ids_beside(file) if IDS not in arrays else as_plain(pl.Series(arrays.pop(IDS)))
-    except Exception as error:  # NumPy and safetensors raise many types
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise DataError(f"cannot read vectors from {path}: {reason}") from error
+    ids = arrays.pop(IDS, None)
+    known = _ids_beside(file) if ids is None else _ids(ids, path)
     if name is not None and len(arrays) == 1:
         arrays = dict(zip([name], arrays.values()))
     for column, array in arrays.items():
-        if array.ndim != 2 or array.dtype.kind not in "fiu":
-            raise DataError(
-                f"{path}: {column!r} is {array.dtype} of shape {list(array.shape)}; vectors are "
-                "numbers of shape [items, dimensions]"
-            )
+        _check_array(path, column, array)
     if not arrays:
         raise DataError(f"{path} has no vectors: it needs an array of shape [items, dimensions]")
     lengths = {len(array) for array in arrays.values()} | (set() if known is None else {len(known)})
@@ -130,6 +135,29 @@ def read_vectors(path: str | Path, name: str | None = None) -> Vectors:
         counts = " and ".join(f"{length:,}" for length in sorted(lengths))
         raise DataError(f"{path}: ids and vectors have {counts} rows; the numbers must be equal")
     return Vectors(known, {c: array.astype(np.float32) for c, array in arrays.items()})
+
+
+@contextmanager
+def _readable(what: str, path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # NumPy and safetensors raise many types
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        reason = next((text for part, text in REASONS.items() if part in reason), reason)
+        raise DataError(f"cannot read {what} from {path}: {reason}") from error
+
+
+def _check_array(path: str | Path, column: str, array: np.ndarray) -> None:
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:
+        ids = array.ndim == 1 and Path(path).suffix != ".npy"
+        raise DataError(
+            f"{path}: {column!r} is {array.dtype} of shape {list(array.shape)}; vectors are "
+            f"numbers of shape [items, dimensions]{f', and ids are named {IDS!r}' if ids else ''}"
+        )
+    if len(array) > 1 and (array == array[0]).all():
+        LOG.warning("%s: all vectors of %r are equal, so they tell no items apart", path, column)
 
 
 def _named_files(given: Any) -> Iterator[tuple[str | None, str | Path]]:
@@ -151,7 +179,7 @@ def _named_files(given: Any) -> Iterator[tuple[str | None, str | Path]]:
 def _arrays_by_name(file: Path, name: str | None) -> dict[str, np.ndarray]:
     """Return the arrays of a file by name; name: of the array of an `.npy` file, or its stem."""
     if file.suffix == ".npy":
-        return {name or file.stem: np.load(file, allow_pickle=False)}
+        return {name or file.stem: np.load(file, mmap_mode="r", allow_pickle=False)}
     if file.suffix == ".npz":
         with np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
@@ -171,10 +199,21 @@ def _ids_beside(file: Path) -> pl.Series | None:
     ids_file = _ids_file(file)
     if ids_file is None:
         return None
-    if ids_file.suffix == ".npy":
-        return as_plain(pl.Series(np.load(ids_file, allow_pickle=False)))
-    lines = ids_file.read_text(encoding="utf-8").splitlines()
+    with _readable("ids", ids_file):
+        if ids_file.suffix == ".npy":
+            return _ids(np.load(ids_file, allow_pickle=False), ids_file)
+        lines = ids_file.read_text(encoding="utf-8").splitlines()
     return with_types(pl.DataFrame({IDS: lines}), ids=[IDS])[IDS]
+
+
+def _ids(array: np.ndarray, path: str | Path) -> pl.Series:
+    if array.ndim != 1:
+        raise DataError(f"{path}: ids have shape {list(array.shape)}, not [items]")
+    ids = as_plain(pl.Series(array))
+    if ids.null_count():
+        row = int(ids.is_null().arg_max() or 0)
+        raise DataError(f"{path}: the id of row {row} is missing: leave out its vector")
+    return ids
 
 
 def _with_vectors_in_row_order(

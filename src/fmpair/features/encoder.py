@@ -106,6 +106,11 @@ class Encoder:
         return self.field.kind == "vector"
 
     @property
+    def is_content(self) -> bool:
+        """Whether the field is a vector, or lists of items."""
+        return self.is_vector or bool(self.owners)
+
+    @property
     def part(self) -> str:
         """The part of a time that the field encodes, else empty."""
         return self.field.parts[0] if self.field.parts else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from fmpair.features.calendar import TIME, check_role, default_parts, since_last
 from fmpair.features.encoder import Encoder, sum_to_one
 from fmpair.features.field import Field, field_from, kind_of
 from fmpair.features.history_fields import HISTORY, features_of_items, history_encoders
+from fmpair.features.vectors import owners_named
 
 USER, ITEM = "user", "item"  # names of the ids among the fields of their sides
 Names = tuple[tuple[str, str], ...]
@@ -62,7 +63,7 @@ class Side:
 
     def content(self, rows: Rows) -> Rows:
         """Return rows of items with only the features of lists and vectors."""
-        return self.only(rows, [bool(e.owners) or e.is_vector for e in self.encoders])
+        return self.only(rows, [e.is_content for e in self.encoders])
 
     def label(self, feature: int) -> str:
         """Return the readable name of one feature."""
@@ -137,11 +138,11 @@ class FeatureSpace:
             *(("item", data.item_table[name]) for name in data.item_table.columns),
         ]
         options = _options([(role, values.name) for role, values in columns], fields)
-        encoders = [
-            encoder
-            for role, values in columns
-            for encoder in _encoders(role, values, options.get((role, values.name), Field()), data)
-        ]
+        encoders = []
+        for role, values in columns:
+            with owners_named(_owner_of(role, data)):
+                field = options.get((role, values.name), Field())
+                encoders += _encoders(role, values, field, data)
         encoders += _period_for_ages(encoders, data)
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
@@ -207,11 +208,13 @@ class FeatureSpace:
 
     def user_rows(self, table: pl.DataFrame, count: int) -> Rows:
         """Encode the attributes of each user: rows over the query side."""
-        return self.query.encode("user", table, count, self.whole)[0]
+        with owners_named(lambda row: f"user {self.users.ids[row]!r}"):
+            return self.query.encode("user", table, count, self.whole)[0]
 
     def item_rows(self, table: pl.DataFrame, count: int) -> Rows:
         """Encode the attributes of each item: rows over the item side."""
-        return self.item.encode("item", table, count, self.whole)[0]
+        with owners_named(lambda row: f"item {self.items.ids[row]!r}"):
+            return self.item.encode("item", table, count, self.whole)[0]
 
     def context_rows(self, frame: pl.DataFrame) -> tuple[Rows, dict[str, int]]:
         """Encode the context of each row of a frame: rows over the query side, unseen values."""
@@ -244,7 +247,8 @@ def situations(
         return empty_rows(1), np.broadcast_to(np.int32(0), len(data))
     if space.since and TIME in frame.columns:
         frame = frame.with_columns(since_last(data) if since is None else since)
-    keys = space.situation_keys(frame)
+    with owners_named(_owner_of("context", data)):
+        keys = space.situation_keys(frame)
     names = keys.columns
     event = "event of " + ", ".join(names)  # longer than any column name, so not one of them
     numbered = keys.with_row_index(event)
@@ -252,6 +256,19 @@ def situations(
     is_first = first == np.arange(len(first))
     number = np.cumsum(is_first, dtype=np.int32) - 1
     return space.context_rows(frame.filter(pl.Series(is_first)))[0], number[first]
+
+
+def _owner_of(role: str, data: Dataset) -> Callable[[int], str]:
+    """Return a function from a row of a table of `data`, or of its events, to what it is of."""
+    users, items = data.users.ids, data.items.ids
+    if role == USER:
+        return lambda row: f"user {users[row]!r}"
+    if role == ITEM:
+        return lambda row: f"item {items[row]!r}"
+    user, item = data.user, data.item
+    return lambda row: (
+        f"an event of user {users[int(user[row])]!r} with item {items[int(item[row])]!r}"
+    )
 
 
 def _requested_time(data: Dataset, fields: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import polars as pl
 
@@ -12,25 +15,46 @@ from fmpair.features.field import FAR, MAX_DIMENSIONS, Field
 SHORTEST = 1e-6  # shorter vectors, relative to the usual length, have no direction
 
 
+class VectorError(DataError):
+    """A vector that cannot be used, in a row of a column."""
+
+    def __init__(self, column: str, row: int, fault: str, owner: str = "") -> None:
+        super().__init__(f"column {column!r}: the vector of {owner or f'row {row}'} {fault}")
+        self.column, self.row, self.fault, self.owner = column, row, fault, owner
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, str, str]]:  # to cross processes
+        return VectorError, (self.column, self.row, self.fault, self.owner)
+
+
+@contextmanager
+def owners_named(owner: Callable[[int], str]) -> Iterator[None]:
+    """Name the owner of a wrong vector, such as an item, instead of its row."""
+    try:
+        yield
+    except VectorError as error:
+        raise VectorError(error.column, error.row, error.fault, owner(error.row)) from None
+
+
 def matrix_of(values: pl.Series, field: Field, width: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return (rows that have a vector int64 [n], their vectors float32 [n, width]).
 
-    width: of the training column; 0 for that of the first vector. An empty list and a vector of
-    zeros, as encoders give for empty texts, are missing.
+    width: of the training column; 0 for the most common one. An empty list and a vector of zeros,
+    as encoders give for empty texts, are missing.
     """
     lists = _lists(values, field)
     lengths = lists.list.len().fill_null(0).to_numpy()
     row = np.flatnonzero(lengths)
     if len(row):
-        width = width or int(lengths[row[0]])
-        _check_lengths(values.name, lengths, row, width)
+        width = _common_length(values.name, lengths, row, width)
     numbers = lists.filter(pl.Series(lengths > 0)).explode().cast(pl.Float32, strict=False)
     matrix = numbers.fill_null(float("nan")).to_numpy().reshape(len(row), width)
     wrong = ~np.isfinite(matrix).all(axis=1)
     if wrong.any():
-        raise DataError(
-            f"column {values.name!r}: the vector of row {row[np.argmax(wrong)]} has NaN, missing "
-            "or infinite numbers; leave the whole vector out (null) if it is unknown"
+        raise VectorError(
+            values.name,
+            int(row[np.argmax(wrong)]),
+            "has NaN, missing, infinite or too large numbers: leave the whole vector out (null) "
+            "if it is unknown",
         )
     nonzero = matrix.any(axis=1)
     return row[nonzero], matrix[nonzero]
@@ -55,19 +79,30 @@ def _lists(values: pl.Series, field: Field) -> pl.Series:
     )
 
 
-def _check_lengths(name: str, lengths: np.ndarray, row: np.ndarray, width: int) -> None:
-    other = row[lengths[row] != width]
+def _common_length(name: str, lengths: np.ndarray, row: np.ndarray, width: int) -> int:
+    """Return the length of all vectors; width: of the training column, 0 in training."""
+    found, first, count = np.unique(lengths[row], return_index=True, return_counts=True)
+    usual = width or int(found[np.lexsort((first, -count))[0]])
+    other = first[found != usual]
     if len(other):
-        raise DataError(
-            f"column {name!r} holds vectors of {width} numbers, but row {other[0]} has "
-            f"{lengths[other[0]]}: give all the same length, or {named('kind', 'multi')} if they "
-            "are lists of values"
+        wrong = int(row[other.min()])
+        end = (
+            f"those of the model have {width}"
+            if width
+            else f"most have {usual}: give all the same length, or {named('kind', 'multi')} if "
+            "they are lists of values"
         )
-    if width > MAX_DIMENSIONS:
+        raise VectorError(name, wrong, f"has {_numbers(lengths[wrong])}, but {end}")
+    if usual > MAX_DIMENSIONS:
         raise DataError(
-            f"column {name!r} holds vectors of {width:,} numbers, at most {MAX_DIMENSIONS:,} are "
+            f"column {name!r} holds vectors of {usual:,} numbers, at most {MAX_DIMENSIONS:,} are "
             "allowed: shorten them, for example by an SVD"
         )
+    return usual
+
+
+def _numbers(count: int) -> str:
+    return "1 number" if count == 1 else f"{count:,} numbers"
 
 
 def moments_of(matrix: np.ndarray, field: Field) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -1,8 +1,13 @@
-"""The terms of a score: each pair of a query feature and an item feature, and the constants."""
+"""The terms of a score: each pair of a query feature and an item feature, and the constants.
+
+The content of items, their lists and vectors, has terms with the query only. Training sets the
+item's constant so that it cancels the products within the content (`training/content.py`), so these
+products are part of that constant here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,19 +29,34 @@ class Part(NamedTuple):
     """Features of a query or of an item: labels, scaled vectors, and feature numbers.
 
     names: one label for all dimensions of a vector, else one per feature. label: the position in
-    `names` of each feature's label, None if every feature has its own.
+    `names` of each feature's label, None if every feature has its own. fields: the field of each
+    name, None for an id.
     """
 
     names: list[str]
     vectors: np.ndarray
     column: np.ndarray
     label: np.ndarray | None = None
+    fields: Sequence[Encoder | None] = ()
 
     def added(self, numbers: np.ndarray) -> np.ndarray:
         """Sum numbers of features [features, ...] by label: [names, ...]."""
         if self.label is None:
             return numbers
         return np.add.reduceat(numbers, np.flatnonzero(np.diff(self.label, prepend=-1)))
+
+    def is_content(self, name: int) -> bool:
+        """Return whether a name is of a list or vector of an item."""
+        field = self.fields[name]
+        return field is not None and field.is_content
+
+    def of_pair(self, a: int, b: int) -> str:
+        """Return the label of a product of two names; that of a vector counts as the vector's."""
+        for name in (a, b):
+            field = self.fields[name]
+            if field is not None and field.is_vector:
+                return self.names[name]
+        return f"{self.names[a]} x {self.names[b]}"
 
 
 def terms_of(
@@ -63,19 +83,23 @@ def _terms(
         for q, row in zip(query.names, query.added(query_vectors) @ features.added(item_vectors).T)
         for i, value in zip(features.names, row)
     ]
-    biases = features.added(biases)
-    terms += [("", name, float(bias)) for name, bias in zip(features.names, biases)]
     every = np.ones((len(features.names),) * 2, bool)
-    inner = _products(features, item_vectors, every)
-    terms += [("", name, float(product.sum())) for name, product in inner]
+    alone = [(n, n, bias) for n, bias in enumerate(features.added(biases))]
+    for a, b, value in (*alone, *_products(features, item_vectors, every)):
+        name = features.names[a] if a == b else features.of_pair(a, b)
+        if features.is_content(a) or features.is_content(b):
+            name = features.names[0]
+        terms.append(("", name, float(value.sum())))
     if model.triples is not None:
         terms += _triple_terms(model.triples, query, features, pairs)
     moves = history.vectors @ model.item_vectors[item].astype(np.float64)
     terms += [(name, features.names[0], float(value)) for name, value in zip(history.names, moves)]
     if model.damping:
         terms.append(("", "damping", -float(model.popularity_penalty[item])))
-    terms.sort(key=lambda term: -abs(term[2]))
-    return terms
+    sums: dict[tuple[str, str], float] = {}
+    for q, i, value in terms:
+        sums[q, i] = sums.get((q, i), 0.0) + value
+    return sorted(((q, i, value) for (q, i), value in sums.items()), key=lambda term: -abs(term[2]))
 
 
 def _triple_terms(triples: Triples, query: Part, item: Part, first: int) -> list[Term]:
@@ -97,25 +121,24 @@ def _couples(meeting: Meeting, part: Part, vectors: np.ndarray) -> list[tuple[st
     """Return label and product of each feature pair of a side that takes part in triples."""
     first = np.append(0, part.added(np.ones(len(vectors))).cumsum()[:-1]).astype(int)
     group = np.append(meeting.own, meeting.group[part.column])[first]
-    return _products(part, vectors, meeting.meets[np.ix_(group, group)] > 0)
+    products = _products(part, vectors, meeting.meets[np.ix_(group, group)] > 0)
+    return [(part.of_pair(a, b), product) for a, b, product in products]
 
 
-def _products(part: Part, vectors: np.ndarray, meets: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Return label and product of each pair of names; meets: bool [names, names].
+def _products(
+    part: Part, vectors: np.ndarray, meets: np.ndarray
+) -> list[tuple[int, int, np.ndarray]]:
+    """Return the positions and the product of each pair of names; meets: bool [names, names].
 
     The dimensions of a vector form pairs with each other too. Their sum is half of the square of
     the sum minus the sum of the squares.
     """
     sums, squares = part.added(vectors), part.added(vectors**2)
-    pairs = [
-        (f"{part.names[a]} x {part.names[b]}", sums[a] * sums[b])
-        for a, b in combinations(range(len(sums)), 2)
-        if meets[a, b]
-    ]
+    pairs = [(a, b, sums[a] * sums[b]) for a, b in combinations(range(len(sums)), 2) if meets[a, b]]
     has_several = part.added(np.ones(len(vectors))) > 1
     return pairs + [
-        (f"{name} x itself", (sums[a] ** 2 - squares[a]) / 2)
-        for a, name in enumerate(part.names)
+        (a, a, (sums[a] ** 2 - squares[a]) / 2)
+        for a in range(len(sums))
         if has_several[a] and meets[a, a]
     ]
 
@@ -139,38 +162,39 @@ def _query_parts(model: FactorModel, queries: Queries, row: int) -> Part:
     name = f"user={model.space.users.ids[number]}" if known else "a usual user"
     user = model.parameters.users[number] if known else model.mean_user
     scaled = queries.rows.value[entries, None] * model.parameters.query[columns].astype(np.float64)
-    names, label = _names(model.space.query, name, columns)
-    return Part(names, np.vstack([user.astype(np.float64)[None], scaled]), columns, label)
+    names, label, fields = _names(model.space.query, name, columns)
+    return Part(names, np.vstack([user.astype(np.float64)[None], scaled]), columns, label, fields)
 
 
 def _item_parts(model: FactorModel, item: int, known: np.ndarray) -> tuple[Part, np.ndarray]:
     """Return the item and its attributes, and their biases."""
     p, rows = model.parameters, model.item_rows.take(np.array([item]))
-    names, label = _names(model.space.item, f"item={model.space.items.ids[item]}", rows.column)
-    if label is not None:
-        alike = {e.name: _alike(model, first, e.size, item, known) for first, e in _vectors(model)}
-        names = [f"{name} (like {alike[name]})" if alike.get(name) else name for name in names]
+    own = f"item={model.space.items.ids[item]}"
+    names, label, fields = _names(model.space.item, own, rows.column)
+    alike = {e.name: _alike(model, first, e.size, item, known) for first, e in _vectors(model)}
+    names = [f"{name} (like {alike[name]})" if alike.get(name) else name for name in names]
     vector = p.items[item].astype(np.float64)[None]
     vectors = np.vstack([vector, rows.value[:, None] * p.features[rows.column].astype(np.float64)])
     biases = np.append(p.item_bias[item], rows.value * p.feature_bias[rows.column])
-    return Part(names, vectors, rows.column, label), biases
+    return Part(names, vectors, rows.column, label, fields), biases
 
 
 # Fields of kind `vector`: one name for all their features.
 
 
-def _names(side: Side, id_name: str, columns: np.ndarray) -> tuple[list[str], np.ndarray | None]:
-    """Return `names` and `label` of a Part: the id first, then its features."""
+def _names(
+    side: Side, id_name: str, columns: np.ndarray
+) -> tuple[list[str], np.ndarray | None, list[Encoder | None]]:
+    """Return `names`, `label` and `fields` of a Part: the id first, then its features."""
     field = np.searchsorted(side.offsets, columns, side="right") - 1
     vector = np.array([e.is_vector for e in side.encoders], bool)
-    if not vector.any() or not vector[field].any():
-        return [id_name, *map(side.label, columns)], None
     begins = ~vector[field] | (np.diff(field, prepend=-1) != 0)
+    fields = [side.encoders[f] for f in field[begins]]
     names = [
-        side.encoders[f].name if vector[f] else side.label(column)
-        for f, column in zip(field[begins], columns[begins])
+        e.name if e.is_vector else side.label(column) for e, column in zip(fields, columns[begins])
     ]
-    return [id_name, *names], np.append(0, np.cumsum(begins))
+    label = None if begins.all() else np.append(0, np.cumsum(begins))
+    return [id_name, *names], label, [None, *fields]
 
 
 def _vectors(model: FactorModel) -> list[tuple[int, Encoder]]:
@@ -179,10 +203,12 @@ def _vectors(model: FactorModel) -> list[tuple[int, Encoder]]:
 
 def _known_items(model: FactorModel, queries: Queries, row: int) -> np.ndarray:
     """Return items of the query's user, none if the model has no fields of kind `vector`."""
-    number = int(queries.user[row])
-    if not _vectors(model) or number < 0:
+    if not _vectors(model):
         return NONE
-    return model.seen.row(number)[:MAX_COMPARED]
+    known = model.seen_by(queries.user[row : row + 1]).column
+    if queries.history is not None:
+        known = np.union1d(known, queries.history.take(np.array([row])).column)
+    return known[:MAX_COMPARED]
 
 
 def _alike(model: FactorModel, first: int, size: int, item: int, known: np.ndarray) -> str:

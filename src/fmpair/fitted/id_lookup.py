@@ -14,6 +14,7 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, UnknownError, listing
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
+from fmpair.features.vectors import owners_named
 
 MAX_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # context values whose features are cached
@@ -125,7 +126,8 @@ class IdLookup:
 def _encoded(space: FeatureSpace, name: str, value: Any, _: type) -> Features:
     try:
         frame = pl.DataFrame({name: [value]}, strict=False)
-        rows, unseen = space.query.encode("context", frame, 1, False)
+        with owners_named(lambda _: "the query"):
+            rows, unseen = space.query.encode("context", frame, 1, False)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
         raise DataError(f"context {name!r} cannot be {value!r}") from None
     return Features(rows, tuple(unseen))

@@ -210,7 +210,9 @@ def query_frame(
     for name, value in (context or {}).items():
         if name not in space.context:
             raise UnknownError(unknown_message("context", name, space.context))
-        frame = frame.with_columns(pl.Series(name, [value]).new_from_index(0, len(frame)))
+        frame = frame.with_columns(
+            pl.Series(name, [value], strict=False).new_from_index(0, len(frame))
+        )
     if time is None:
         return frame
     check_time(space, time)
@@ -272,7 +274,7 @@ def given_table(
 ) -> tuple[pl.DataFrame, np.ndarray]:
     """Return the table of the user attributes given, and each query's row in it or -1."""
     if isinstance(given, Mapping):
-        table = pl.DataFrame({name: [value] for name, value in given.items()})
+        table = pl.DataFrame({name: [value] for name, value in given.items()}, strict=False)
         return table, np.zeros(len(frame), np.int64)
     table = to_polars(given)
     key = column if column in table.columns else find_column("user", table.columns, None)

@@ -66,34 +66,59 @@ def settle_cold(parameters: Parameters, seen: Rows, times: np.ndarray | None = N
     return parameters
 
 
-def place_new(
-    parameters: Parameters, rows: Rows, content: Rows, times: np.ndarray, triples: Triples | None
-) -> Parameters:
-    """Return parameters that rank items without events by the direction of their content.
+class Placing(NamedTuple):
+    """How items without events are placed by the sum of the vectors of their content.
 
-    Changes the tables in place. rows: the attributes of items; content: their lists and vectors
-    only; times: number of events of each item.
+    length: to which the sum is scaled. constant: of the item's scores.
+    """
+
+    length: float
+    constant: float
+
+
+def placing(
+    parameters: Parameters, rows: Rows, content: Rows, times: np.ndarray, triples: Triples | None
+) -> Placing | None:
+    """Return how new items are placed; None if no item with events has content.
+
+    rows: the attributes of items; content: their lists and vectors only; times: number of events of
+    each item.
 
     The sum of a list's vectors is longer if training has seen more of its values, which says
     nothing about the item. So sums of new items are scaled to the root mean square length of known
     ones. The biases of known items compensate for the constants of their values, so new items get
     the mean constant of rare items.
     """
-    described = np.diff(content.start) > 0
-    new, known = np.flatnonzero(described & (times == 0)), np.flatnonzero(described & (times > 0))
-    if not len(new) or not len(known):
-        return parameters
-    pairs, features = pair_columns(parameters.items.shape[1], triples), parameters.features
-    sums = content.take(_evenly(known, MAX_KNOWN)).dot(features[:, :pairs])
-    rms = np.sqrt(np.einsum("ik,ik->i", sums, sums).mean())
-    sums = content.take(new).dot(features[:, :pairs])
-    length = np.sqrt(np.einsum("ik,ik->i", sums, sums))[:, None]
-    long = length > SHORTEST * rms
-    parameters.items[new, :pairs] = long * (rms / np.where(long, length, 1) - 1) * sums
+    known = np.flatnonzero((np.diff(content.start) > 0) & (times > 0))
+    if not len(known):
+        return None
+    pairs = pair_columns(parameters.items.shape[1], triples)
+    sums = content.take(_evenly(known, MAX_KNOWN)).dot(parameters.features[:, :pairs])
     warm = np.flatnonzero(times > 0)
     rare = _evenly(warm[times[warm] <= np.quantile(times[warm], RARE)], MAX_KNOWN)
-    constant = _constants(parameters, rows, rare, triples).mean()
-    parameters.item_bias[new] += constant - _constants(parameters, rows, new, triples)
+    return Placing(
+        np.sqrt(np.einsum("ik,ik->i", sums, sums).mean()),
+        _constants(parameters, rows, rare, triples).mean(),
+    )
+
+
+def place_new(
+    parameters: Parameters, rows: Rows, content: Rows, times: np.ndarray, triples: Triples | None
+) -> Parameters:
+    """Return parameters that rank items without events by the direction of their content.
+
+    Changes the tables in place. The arguments are those of `placing`.
+    """
+    new = np.flatnonzero((np.diff(content.start) > 0) & (times == 0))
+    found = placing(parameters, rows, content, times, triples) if len(new) else None
+    if found is None:
+        return parameters
+    pairs = pair_columns(parameters.items.shape[1], triples)
+    sums = content.take(new).dot(parameters.features[:, :pairs])
+    length = np.sqrt(np.einsum("ik,ik->i", sums, sums))[:, None]
+    long = length > SHORTEST * found.length
+    parameters.items[new, :pairs] = long * (found.length / np.where(long, length, 1) - 1) * sums
+    parameters.item_bias[new] += found.constant - _constants(parameters, rows, new, triples)
     return parameters
 
 

@@ -71,6 +71,7 @@ def view_bars(results: Results, compared: ModelComparison, view: str) -> Figure 
             ha="right" if crowded else "center",
         )
         axes.tick_params(axis="x", length=0)
+        axes.set_xlabel(view_title(view))
         axes.set_ylabel(metric_title(compared.metric))
         axes.grid(axis="y")
         legend(canvas, axes)

@@ -126,7 +126,7 @@ def check_types(model: Any, table: pl.DataFrame) -> None:
     if not ranks_new_items(model):
         return
     try:
-        model.space.item_rows(table, len(table))
+        model.space.item.encode("item", table, len(table), model.space.whole)
     except ILL_TYPED as error:
         raise DataError(f"the columns of the items do not fit the model: {error}") from error
 

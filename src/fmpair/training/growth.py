@@ -71,12 +71,12 @@ def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> 
     """
     old = model.space
     items, catalogue, numbers = changed(old.items, old.catalogue, ids, attributes)
-    table = _aligned(attributes, numbers, len(items))
-    new_rows = old.item_rows(table, len(items))
+    space = replace(old, items=items, catalogue=catalogue)
+    new_rows = space.item_rows(_aligned(attributes, numbers, len(items)), len(items))
     rows = renewed(model.item_rows, new_rows, old.item.field_numbers(), old.whole)
     if items is old.items and all(map(np.array_equal, rows, model.item_rows)):
         return model
-    space, user_rows = replace(old, items=items, catalogue=catalogue), model.user_rows
+    user_rows = model.user_rows
     if items is not old.items:
         space = space.with_history(old.history)
         user_rows = _with_columns(user_rows, _moved(old.query, space.query))

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs
+from fmpair.arrays import Rows, distinct_pairs, ordered_rows
 from fmpair.checks import check_vectors
 from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters, Problem
@@ -31,6 +31,7 @@ TRIPLE_START = 0.3  # standard deviation of the initial query vectors of triples
 ROUNDS = 3  # iterations of the power method; training refines the directions anyway
 SAMPLE = 500_000  # number of events from which the directions of content are computed
 HELD_OUT, NEGATIVES = 5_000, 500  # events, and sampled items, from which `sharpness` is computed
+SURE = 2.0  # standard errors by which content must predict events
 STEPS, CLOSE = 40, 1e-6  # of `sharpness`: steps at most, and the share of it that ends them
 
 
@@ -123,28 +124,54 @@ def add_content(
     """Add the content profile to the vectors of users and of item features; return the content.
 
     Directions are computed from one half of the users. The lengths of the vectors follow from how
-    well the profile predicts held-out events of the other half. Content that does not predict them
-    adds nothing.
+    well such a profile predicts events of other users with other items. Fields that do not predict
+    them add nothing.
     """
-    content = design_of(problem, side, predictive_content(side, problem), options.threads)
+    fields = predictive_content(side, problem)
+    content = design_of(problem, side, fields, options.threads)
     if not content.described.any():
         return content
     seen = distinct_pairs(problem.user, problem.item, problem.users)
     rng = np.random.default_rng([options.seed, 1])
-    half = rng.permutation(seen.size) % 2 == 0
+    half, factors = rng.permutation(seen.size) % 2 == 0, features.shape[1]
     with blas_on(1):  # the same bits on any number of threads
-        basis = directions(content, seen, half, features.shape[1], rng)
+        if sum(fields) > 1:  # a useless field would hide what the others predict
+            for field in np.flatnonzero(fields):
+                alone = design_of(problem, side, np.arange(len(fields)) == field, options.threads)
+                fields[field] = predictive_scale(alone, seen, half, factors, rng) > 0
+            content = design_of(problem, side, fields, options.threads)
+        scale = predictive_scale(content, seen, half, factors, rng)
+        if not scale:
+            return content
+        basis = directions(content, seen, half, factors, rng)
         items = content.dot(basis)
-        described = np.count_nonzero(content.described)
-        rms = float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
-        scale = rms and sharpness(items / rms, seen, np.flatnonzero(~half), rng)
-    if not scale:
-        return content
     profile = seen._replace(value=np.ones_like(seen.value)).dot(items)
     length = np.sqrt(np.einsum("uk,uk->u", profile, profile))[:, None]
     users += np.float32(scale**0.5) * profile / np.maximum(length, 1e-6)
-    features += np.float32(scale**0.5 / rms) * basis
+    features += np.float32(scale**0.5 / _rms(items, content)) * basis
     return content
+
+
+def predictive_scale(
+    content: Design, seen: Rows, half: np.ndarray, factors: int, rng: np.random.Generator
+) -> float:
+    """Return the `sharpness` of a profile for users and items that its directions do not know.
+
+    half: bool [users], those from whose events directions are computed, with half of the items. Any
+    vectors, even random ones, have directions that tell the items apart they are computed from.
+    """
+    known = rng.permutation(content.rows.size) % 2 == 0
+    learned = known[seen.column]
+    pairs = ordered_rows(seen.owner[learned], seen.column[learned], seen.value[learned], seen.size)
+    items = content.dot(directions(content, pairs, half, factors, rng))
+    rms = _rms(items, content)
+    return rms and sharpness(items / rms, seen, np.flatnonzero(~half), ~known, rng)
+
+
+def _rms(items: np.ndarray, content: Design) -> float:
+    """Return the root mean square length of the vectors of items with content, 0 without any."""
+    described = max(np.count_nonzero(content.described), 1)
+    return float(np.sqrt(np.einsum("ik,ik->", items, items) / described))
 
 
 def directions(
@@ -174,24 +201,32 @@ def directions(
     return out
 
 
-def sharpness(items: np.ndarray, seen: Rows, users: np.ndarray, rng: np.random.Generator) -> float:
-    """Return the scale of scores with the highest likelihood of held-out events of these users.
+def sharpness(
+    items: np.ndarray, seen: Rows, users: np.ndarray, new: np.ndarray, rng: np.random.Generator
+) -> float:
+    """Return the scale with the highest likelihood of events of these users with new items.
 
-    It is 0 if the profile does not predict them. The query of a held-out event is the sum of the
-    user's other items, normalised. Its item competes with items drawn by popularity. The scale is
-    at most ln(items), with which a lead of 1 is near certainty.
+    new: bool [items]. The query of an event is the sum of the user's other items, normalised. Its
+    item competes with new items drawn by popularity. The scale is at most ln(items), with which a
+    lead of 1 is near certainty. It is 0 where the mean lead is within SURE standard errors of 0,
+    with items as clusters: such a profile may predict nothing.
     """
     rows = seen.take(users[np.diff(seen.start)[users] > 1])
-    if not len(rows.column):
+    events = np.flatnonzero(new[rows.column])
+    if not len(events):
         return 0.0
-    event = rng.choice(len(rows.column), min(HELD_OUT, len(rows.column)), replace=False)
+    event = rng.choice(events, min(HELD_OUT, len(events)), replace=False)
     total = rows._replace(value=np.ones_like(rows.value)).dot(items)[rows.owner[event]]
     chosen = items[rows.column[event]]
     query = total - chosen
     length = np.sqrt(np.einsum("ek,ek->e", query, query))[:, None]
     query /= np.maximum(length, 1e-6)
-    drawn, times = np.unique(rng.choice(seen.column, NEGATIVES), return_counts=True)
+    competing = seen.column[new[seen.column]]
+    drawn, times = np.unique(rng.choice(competing, NEGATIVES), return_counts=True)
     scores = np.column_stack([np.einsum("ek,ek->e", query, chosen), query @ items[drawn].T])
+    lead = scores[:, 0] - scores[:, 1:] @ times / NEGATIVES
+    if lead.sum() <= SURE * np.linalg.norm(np.bincount(rows.column[event], lead)):
+        return 0.0
     return _most_likely(scores, np.append(1, times), float(np.log(len(items))))
 
 
