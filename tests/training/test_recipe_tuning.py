@@ -17,6 +17,7 @@ from fmpair.models.fm_pair import fm_pair
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
 from fmpair.training.epochs import MAX_EVENTS
+from fmpair.training.search import canonical
 from fmpair.training.trials import without_auto
 from fmpair.training.tuning import DECIDED, held_out, plan_of
 from fmpair.training.visits import Visits
@@ -226,6 +227,32 @@ def test_a_setting_that_fails_is_a_row_and_a_recipe_that_fails_an_error(shop, mo
     assert found.recipe.regularization is None or not found.trials.filter("chosen")["error"][0]
     with pytest.raises(TrainingError):
         recipe(learning_rate=1e9).tune(shop, trials=2)
+
+
+def test_a_line_says_what_a_trial_changes(shop):
+    lines = []
+    recipe().tune(shop, trials=3, progress=lines.append)
+    assert lines[0].startswith("trial 1 (as given), stage 1 of 3: ndcg@10 0.")
+    assert any(line.startswith("trial 2 (history ") for line in lines)
+
+
+def test_one_trial_is_one_trial(shop):
+    found = recipe().tune(shop, trials=1)
+    assert str(found) == "1 trial: none is clearly better than the given options"
+
+
+def test_histories_longer_than_every_users_events_are_tried_once():
+    def histories(events):
+        user = np.repeat(np.arange(30), events)
+        frame = pl.DataFrame({"user": user, "item": (user + np.arange(len(user))) % 90})
+        frame = frame.with_columns(timestamp=np.arange(len(user)))
+        plan = plan_of(recipe(times=False), Dataset.from_frame(frame, timestamp="timestamp"))
+        values = plan.space.ranges["history"].values
+        return {canonical(value) for value in values}
+
+    assert canonical({"last": 50, "fade": 1.0}) in histories(60)
+    assert canonical({"last": 50, "fade": 1.0}) not in histories(15)
+    assert canonical({"last": 20, "fade": 1.0}) in histories(15)
 
 
 def test_ctrl_c_ends_the_search_with_the_best_so_far(shop, tuned, tmp_path):
