@@ -313,6 +313,15 @@ def test_the_terminal_shows_a_table_per_protocol_and_the_verdict(world):
     assert "FM-Pair with context" in text
 
 
+def test_names_of_models_are_whole_on_a_terminal_of_80_columns():
+    names = ("popular-lately", "markov-chain", "FM-Pair with time")
+    units = {(name, 0, 0): {"ndcg@10": [0.1, 0.2, 0.4], "recall@10": [0.1, 0.2, 0.3]}
+             for name in names}  # fmt: skip
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(terminal(results_of(units)))
+    assert all(name in shown.getvalue() for name in names)
+
+
 def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(world, tmp_path):
     (tmp_path / "precious").write_text("kept")
     place = tmp_path / "report"

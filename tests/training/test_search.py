@@ -197,9 +197,8 @@ def test_a_budget_is_either_a_time_or_a_number_of_trials(given):
 
 
 def test_a_budget_says_what_it_is():
-    assert [str(Budget.of(*given)) for given in (("5m", None), ("90s", None), (None, 40), (None, 1))] == [
-        "5 min", "1.5 min", "40 trials", "1 trial"
-    ]  # fmt: skip
+    given = (("5m", None), ("90s", None), (None, 40), (None, 1))
+    assert [str(Budget.of(*each)) for each in given] == ["5 min", "1.5 min", "40 trials", "1 trial"]
 
 
 def test_thousands_of_quick_fits_are_compared_in_the_time_of_the_search():

@@ -88,7 +88,11 @@ def rich_table(table: ReportTable) -> Any:
     from rich.text import Text
 
     rich = RichTable(
-        box=SIMPLE_HEAD, title=Text(harmless(table.title)), title_justify="left", title_style="bold"
+        box=SIMPLE_HEAD,
+        title=Text(harmless(table.title)),
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 1, 0, 0),  # names of models fit a terminal of 80 columns
     )
     for index, name in enumerate(table.columns):
         is_text = index < table.text_columns

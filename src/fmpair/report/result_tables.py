@@ -59,7 +59,10 @@ def main_table(compared: ModelComparison) -> ReportTable:
     rows = [
         (
             TableCell(_model_name(row, most), bold=row["best"]),
-            *(_value_cell(by_metric[metric][index]) for metric in compared.metrics),
+            *(
+                _value_cell(by_metric[metric][index], missed=metric != compared.metric)
+                for metric in compared.metrics
+            ),
             *([TableCell(figure(row["corrected"]))] if corrected else []),
             TableCell(interval(row["low"], row["high"])),
             _difference_cell(row),
@@ -193,10 +196,13 @@ def _model_name(row: dict[str, Any], most: int) -> str:
     return f"{isolated(row['model'])} ({row['repeats']} of {most} repeats)"
 
 
-def _value_cell(row: dict[str, Any]) -> TableCell:
+def _value_cell(row: dict[str, Any], missed: bool = False) -> TableCell:
+    """The mean and its deviation; missed: and the detectable difference, unless there is a mark."""
+    unmarked = missed and row["detectable"] is not None and row["mark"] not in ("+", "-")
+    beside = f"({figure(row['detectable'])})" if unmarked else ""
     return TableCell(
         figure(row["mean"]),
-        plus_minus(figure(row["sd"])),
+        f"{plus_minus(figure(row['sd']))} {beside}".strip(),
         row["mark"].replace("-", MINUS),
         row["best"],
         row["near_best"],
@@ -244,12 +250,20 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
     notes = [
         f"Bold: the best. Underlined: not significantly different from the best at "
         f"{compared.level:g}. {_mark_note(compared)}".strip(),
-        f"{spread} 95 % confidence interval over users (bootstrap-t). {_test_note(compared)}",
+        f"{spread} 95 % confidence interval over users (bootstrap-t). {_test_note(compared)}"
+        f"{_missed_note(compared)}",
         f"Protocol: {compared.protocol}, {mean_over(compared)}. {coverage}",
     ]
     if corrected:
         notes.append("Corrected: the metric among all items, estimated from the sample.")
     return tuple(notes)
+
+
+def _missed_note(compared: ModelComparison) -> str:
+    """Explain the parentheses in the columns of metrics besides the main one, if there are any."""
+    others = compared.rows.filter(pl.col("metric") != compared.metric)
+    unmarked = others.filter(pl.col("detectable").is_not_null() & ~pl.col("mark").is_in(["+", "-"]))
+    return f" In parentheses: the {DETECTABLE.lower()} difference." if len(unmarked) else ""
 
 
 def _mark_note(compared: ModelComparison) -> str:
@@ -301,11 +315,11 @@ def one_fit_note(compared: ModelComparison) -> str:
         return ""
     rows = compared.rows.filter(pl.col("metric") == compared.metric)
     shown = rows["with_seeds"].drop_nulls() if "with_seeds" in rows.columns else rows["mean"][:0]
-    more = f", differences from {figure(float(max(shown)))} on at the latest" if len(shown) else ""
+    more = f" by {figure(float(max(shown)))} or more" if len(shown) else ""
     return (
-        f"Each model was fitted once: the test compares these fitted models, over users. Whether "
-        f"one recipe is better than another needs several seeds, since a second fit may differ by "
-        f"as much; {SEEDS} seeds of each would show it{more}."
+        f"Each model was fitted once: the test compares these fitted models, over users. Another "
+        f"fit of the same recipe may differ by as much. {SEEDS} seeds of each model would show "
+        f"whether the recipes differ{more}."
     )
 
 
