@@ -336,6 +336,13 @@ def test_what_is_wrong_with_the_data_is_said(file, tmp_path, data, said):
     assert found.startswith("a.yaml:2: " + said.replace("{here}", str(tmp_path)))
 
 
+def test_one_value_where_a_list_is_due_is_shown_as_a_list(file):
+    assert mistakes(file(SMALL + "seeds: 3\nmetrics: ndcg@10\n")) == [
+        "a.yaml:3: seeds: must be a list, such as [3], not 3",
+        "a.yaml:4: metrics: must be a list, such as [ndcg@10], not 'ndcg@10'",
+    ]
+
+
 def test_foreign_models_are_checked_like_our_own(file):
     kind = f"{__name__}:Needy"
     text = f"{SMALL.splitlines()[0]}\nmodels:\n  - {{kind: '{kind}', size: 3}}\n"

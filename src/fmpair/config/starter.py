@@ -157,7 +157,7 @@ def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
     return {
         name: f"missing in {count:,} of {len(events):,} events; drop those to use it"
         for name, count in counts.items()
-        if count
+        if 0 < count < len(events)
     }
 
 
