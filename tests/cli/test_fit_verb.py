@@ -259,7 +259,7 @@ def test_tuning_writes_the_model_its_trials_and_an_experiment_file(fmpair, files
     target = tmp_path / "m.fmpair"
     result = fmpair("fit", files / "events.csv", "-o", target, "--trials", "3", *TUNING)
     assert result.code == 0, result.err
-    assert "trial 1, stage 1 of 3: ndcg@10" in result.err and "best so far" in result.err
+    assert "trial 1 (as given), stage 1 of 3: ndcg@10" in result.err and "best so far" in result.err
     assert f"{target}.yaml is for fmpair run" in result.err
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "m.fmpair", "m.fmpair.trials.jsonl", "m.fmpair.yaml"

@@ -240,7 +240,7 @@ def _event_weights(findings: Findings) -> list[str]:
 
 
 def _split(findings: Findings) -> list[str]:
-    validation = "  # validation: {}   # a validation set, for stop and search"
+    validation = "  # validation: {}   # a validation set, for tune, stop and search"
     if findings.split == "leave_last_out":
         text = "Leave-one-out: the test set is each user's last event."
         lines = ["  kind: leave_last_out", "  count: 1", validation.format(1)]
