@@ -198,8 +198,7 @@ def _model_name(row: dict[str, Any], most: int) -> str:
 
 def _value_cell(row: dict[str, Any], missed: bool = False) -> TableCell:
     """The mean and its deviation; missed: and the detectable difference, unless there is a mark."""
-    unmarked = missed and row["detectable"] is not None and row["mark"] not in ("+", "-")
-    beside = f"({figure(row['detectable'])})" if unmarked else ""
+    beside = f"({figure(row['detectable'])})" if missed and was_detectable(row) else ""
     return TableCell(
         figure(row["mean"]),
         f"{plus_minus(figure(row['sd']))} {beside}".strip(),
@@ -216,12 +215,21 @@ def _difference_cell(row: dict[str, Any]) -> TableCell:
 
 def _detectable_cell(row: dict[str, Any]) -> TableCell:
     """The detectable difference, in the unit of the difference; empty beside a mark + or -."""
-    if row["detectable"] is None or row["mark"] in ("+", "-"):
+    if not was_detectable(row):
         return TableCell(NOTHING)
     if not row["relative"]:
         return TableCell(figure(row["detectable"]))
     base = abs(row["difference"] / row["relative"])
     return TableCell(percent(row["detectable"] / base), figure(row["detectable"]))
+
+
+def was_detectable(row: dict[str, Any]) -> bool:
+    """Return whether a row without a mark + or - has a difference that would have been found.
+
+    Models that give every user the same value have none.
+    """
+    known = figure(row["detectable"]) not in (NOTHING, figure(0.0))
+    return known and row["mark"] not in ("+", "-")
 
 
 def baseline_name(compared: ModelComparison) -> str:
@@ -262,8 +270,8 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
 def _missed_note(compared: ModelComparison) -> str:
     """Explain the parentheses in the columns of metrics besides the main one, if there are any."""
     others = compared.rows.filter(pl.col("metric") != compared.metric)
-    unmarked = others.filter(pl.col("detectable").is_not_null() & ~pl.col("mark").is_in(["+", "-"]))
-    return f" In parentheses: the {DETECTABLE.lower()} difference." if len(unmarked) else ""
+    some = any(was_detectable(row) for row in others.to_dicts())
+    return f" In parentheses: the {DETECTABLE.lower()} difference." if some else ""
 
 
 def _mark_note(compared: ModelComparison) -> str:
