@@ -152,8 +152,7 @@ def decide(
     """
     context = None if context is None else name_list(context)
     leaks, of_items = name_list(leaks), [*name_list(item_columns), *name_list(display)]
-    _check_known((*(context or ()), *leaks), events)
-    _check_known([name for name in of_items if name not in table], events)
+    _check_known((*(context or ()), *leaks, *(n for n in of_items if n not in table)), events)
     item_columns, display = (_among(names, events) for names in (item_columns, display))
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
