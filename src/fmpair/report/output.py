@@ -97,8 +97,9 @@ def rich_table(table: ReportTable) -> Any:
     for index, name in enumerate(table.columns):
         is_text = index < table.text_columns
         heading = Text(harmless(name) if is_text else _broken(harmless(name)))
-        side = "left" if is_text else "right"
-        rich.add_column(heading, justify=side, overflow="fold", no_wrap=not is_text)
+        rich.add_column(
+            heading, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
+        )
     for row in table.rows:
         rich.add_row(*(_rich_cell(cell) for cell in row))
     return rich
