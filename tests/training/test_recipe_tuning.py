@@ -107,7 +107,7 @@ def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
 
 
 def test_the_result_has_the_recipe_and_its_trials(shop, tuned):
-    assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.in_time
+    assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.held_out == "latest"
     assert isinstance(tuned.recipe.history, int | dict) and tuned.recipe.dropout is not None
     trials = tuned.trials
     assert trials["trial"].to_list() == list(range(8)) and trials["chosen"].sum() == 1
@@ -168,7 +168,7 @@ def test_without_times_a_random_event_is_held_out_and_no_history_is_tried(caplog
     with caplog.at_level("INFO", "fmpair.progress"):
         found = recipe().tune(two_tastes(), trials=2)
     assert "no times, so a random event of each user is held out" in caplog.text
-    assert not found.in_time and "history" not in found.trials.columns
+    assert found.held_out == "random" and "history" not in found.trials.columns
 
 
 def test_too_few_users_are_refused():
@@ -345,13 +345,21 @@ def test_the_winner_is_written_as_an_experiment_file(shop, tuned, tmp_path):
     (tmp_path / "clicks.csv").write_text("user,item\n1,2\n")
     tuned.write(tmp_path / "best.yaml", tmp_path / "clicks.csv")
     experiment = read(tmp_path / "best.yaml")
-    [model] = experiment.models
-    assert (model.kind, model.name) == ("fm-pair", "tuned")
+    other, model = experiment.models
+    assert (other.kind, model.kind, model.name) == ("popularity", "fm-pair", "tuned")
+    assert experiment.split.kind == "leave_last_out" and not experiment.protocols
     assert FMPair(**model.options).options() == tuned.recipe.options()
     assert experiment.data.path == str(tmp_path / "clicks.csv")
     assert experiment.data.options == (
         {"event_weights": tuned.event_weights} if tuned.event_weights else {}
     )
+
+
+def test_the_winner_of_held_out_visits_is_run_on_whole_sessions(shop, tuned, tmp_path):
+    (tmp_path / "clicks.csv").write_text("user,item\n1,2\n")
+    replace(tuned, held_out="visits").write(tmp_path / "best.yaml", tmp_path / "clicks.csv")
+    experiment = read(tmp_path / "best.yaml")
+    assert experiment.split.kind == "by_session" and list(experiment.protocols) == ["sessions"]
 
 
 def test_every_line_of_the_file_is_readable(shop, tmp_path):

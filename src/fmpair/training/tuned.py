@@ -27,6 +27,12 @@ from fmpair.training.search import Budget, Job, Search
 
 METRIC = "ndcg@10"
 FILES = ("path", "users", "items", "vectors", "impressions", "groups")  # of the section data
+# The split of the experiment file by what the search held out.
+SPLITS = {
+    "latest": "{kind: leave_last_out, count: 1}",
+    "random": "{kind: holdout, test: 0.2}",
+    "visits": "{kind: by_session, test: 0.2}",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +43,14 @@ class Tuned:
     as given: epochs it was compared after, value on the held-out events, gain over the first after
     as many epochs, its standard error, seconds, whether it is chosen, error, and the options.
     event_weights: weights of event types, None for those of the data. complete: False after
-    Ctrl-C. in_time: whether the latest events were held out.
+    Ctrl-C. held_out: 'latest' or a 'random' event of each user, or whole 'visits'.
     """
 
     recipe: Any
     trials: pl.DataFrame
     event_weights: Mapping[str, float] | None = None
     complete: bool = True
-    in_time: bool = True
+    held_out: str = "latest"
 
     def __str__(self) -> str:
         first, best = (self.trials.filter(row).row(0, named=True) for row in ("first", "chosen"))
@@ -79,17 +85,18 @@ class Tuned:
         write_atomically(path, self._experiment(source).encode())
 
     def _experiment(self, source: Mapping[str, Any]) -> str:
-        split = "{kind: leave_last_out, count: 1}" if self.in_time else "{kind: holdout, test: 0.2}"
         lines = [
             f"# {self}.",
             "# The search saw all events; for a fair comparison tune in each fold, with",
             "# models: [{kind: fm-pair, tune: 5m}].",
             f"data: {_flow(source)}",
-            f"split: {split}",
+            f"split: {SPLITS[self.held_out]}",
             "models:",
+            "  - popularity",
             "  - kind: fm-pair",
             "    name: tuned",
             *(f"    {name}: {_flow(value)}" for name, value in self._given().items()),
+            *(["protocols: [sessions]"] if self.held_out == "visits" else []),
             f"metrics: [{METRIC}, recall@10]",
             "",
         ]

@@ -259,7 +259,8 @@ def tune(
     frame = trials_frame(
         search, fits, best, [epochs_of(recipe.epochs, r) for r in range(search.top + 1)]
     )
-    return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, has_times(events))
+    unit = "visits" if isinstance(judge, Visits) else "latest" if has_times(events) else "random"
+    return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, unit)
 
 
 def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visits:
