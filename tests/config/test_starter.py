@@ -100,6 +100,11 @@ def test_times_are_found_under_any_name():
     assert started(numbers).data.options["timestamp"] == "event_time"
 
 
+def test_a_public_set_needs_no_starter():
+    with pytest.raises(DataError, match=r"ml-100k is a public set.*write data: {set: ml-100k}"):
+        starter("ml-100k")
+
+
 def test_ratings_become_clicks():
     found = started(events(rating=lambda n: 1 + n % 7))
     assert found.filters == (Step("above_mean"),)

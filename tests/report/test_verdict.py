@@ -124,7 +124,7 @@ def several(baselines, models):
          for (name, mean), way in zip(means.items(), [1, -1] * len(means))}
     )  # fmt: skip
     kept = tuple(
-        replace(each, kind="fm-pair") if each.name in models else each
+        each if each.name in models else replace(each, kind="popularity")
         for each in made.experiment.models
     )
     return replace(made, experiment=replace(made.experiment, models=kept))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset, filters, splits
+from fmpair.data import Dataset, filters, public_sets, splits
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import MINUTES, event_types, first_of_run, ordered_event_types
@@ -146,6 +146,11 @@ def starter(
 
 def findings(path: str | Path, **options: Any) -> Findings:
     """Read a file of events and infer the roles of its columns; options: of `fmpair.read`."""
+    if str(path) in public_sets.names() and not Path(path).exists():
+        raise DataError(
+            f"{path} is a public set, whose columns are known: write data: {{set: {path}}} into an "
+            f"experiment file, or make a file of it with fmpair data convert {path} events.csv"
+        )
     contents = read_contents(path, **options)
     with parse_errors(str(path)):
         gaps = _gaps(contents.events, find_roles(contents.events.columns, contents.roles))
