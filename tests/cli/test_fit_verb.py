@@ -26,6 +26,15 @@ def test_fit_writes_a_model_and_says_so_on_standard_error(fmpair, files, tmp_pat
     assert load(tmp_path / "m.fmpair").space.context == ["daytime", "place"]
 
 
+def test_low_ratings_that_count_as_positive_are_said_to(fmpair, tmp_path):
+    rows = [f"u{n % 9},{n * n % 31},{1 + n % 5}" for n in range(80)]
+    (tmp_path / "a.csv").write_text("\n".join(["user,item,rating", *rows]))
+    result = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK)
+    assert "80 events (" in result.err and "below their user's mean and count" in result.err
+    again = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, "--ignore", "rating")
+    assert again.code == 0 and "below their user's mean" not in again.err
+
+
 def test_rows_are_said_to_be_in_order_of_time_by_a_flag(fmpair, tmp_path):
     (tmp_path / "a.csv").write_text("user,item,timestamp\na,1,5\nb,2,6\na,2,7\nb,3,8\n")
     result = fmpair("fit", tmp_path / "a.csv", "-o", tmp_path / "m", *QUICK, "--order", "rows")
@@ -250,7 +259,7 @@ def test_tuning_writes_the_model_its_trials_and_an_experiment_file(fmpair, files
     target = tmp_path / "m.fmpair"
     result = fmpair("fit", files / "events.csv", "-o", target, "--trials", "3", *TUNING)
     assert result.code == 0, result.err
-    assert "trial 1, stage 1 of 3: ndcg@10" in result.err and "best so far" in result.err
+    assert "trial 1 (as given), stage 1 of 3: ndcg@10" in result.err and "best so far" in result.err
     assert f"{target}.yaml is for fmpair run" in result.err
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "m.fmpair", "m.fmpair.trials.jsonl", "m.fmpair.yaml"

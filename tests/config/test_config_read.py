@@ -132,12 +132,12 @@ a.yaml:11: models.1.factors: factors must be a whole number of at least 1, not -
 a.yaml:12: models.1.learning_rate: must be a number, not 'fast'
 a.yaml:13: models.1.stop: stop must be a whole number of at least 1, not 0
 a.yaml:13: models.1.stop: fm-pair factors=16 is tuned or stops early: give the split a \
-validation set, as validation: 0.1
+validation set, as validation: 0.1, or validation: 1 with leave_last_out and leave_out
 a.yaml:13: models.1.stop: fm-pair factors=-1 is tuned or stops early: give the split a \
-validation set, as validation: 0.1
+validation set, as validation: 0.1, or validation: 1 with leave_last_out and leave_out
 a.yaml:16: models.2.learning_rate: learning_rate must be a number above 0, not 0
 a.yaml:16: models.2.learning_rate: tuned is tuned or stops early: give the split a validation \
-set, as validation: 0.1
+set, as validation: 0.1, or validation: 1 with leave_last_out and leave_out
 a.yaml:17: models.2.factors: search: low (9) must be below high (8)
 a.yaml:18: models.2.fields.age: kind must be one of auto, categorical, multi, boolean, numeric, \
 binned, weighted, time, vector, history, not 'bined'. Did you mean 'binned'?
@@ -334,6 +334,13 @@ def test_what_is_wrong_with_the_data_is_said(file, tmp_path, data, said):
     file("user,item\na,x\n", "c.csv")
     [found] = mistakes(file(f"models: [popularity]\ndata: {data}\n"))
     assert found.startswith("a.yaml:2: " + said.replace("{here}", str(tmp_path)))
+
+
+def test_one_value_where_a_list_is_due_is_shown_as_a_list(file):
+    assert mistakes(file(SMALL + "seeds: 3\nmetrics: ndcg@10\n")) == [
+        "a.yaml:3: seeds: must be a list, such as [3], not 3",
+        "a.yaml:4: metrics: must be a list, such as [ndcg@10], not 'ndcg@10'",
+    ]
 
 
 def test_foreign_models_are_checked_like_our_own(file):

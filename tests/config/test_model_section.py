@@ -76,6 +76,12 @@ def test_a_model_is_tuned_for_a_time_or_a_number_of_trials(file):
     [
         ("5 parsecs", "0.tune: tune must be a time such as 90s, 5m or 2h, not '5 parsecs'"),
         ("{tries: 3}", "0.tune: must be a time such as 5m, or {trials: 40}, not {'tries': 3}"),
+        ("40", "0.tune: must be a time such as 5m, or {trials: 40}, not 40"),
+        ("true", "0.tune: must be a time such as 5m, or {trials: 40}, not true"),
+        (
+            "{trials: 4.5}",
+            "0.tune: must be a time such as 5m, or {trials: 40}, not {'trials': 4.5}",
+        ),
         ("{trials: 0}", "0.tune: trials must be a whole number of at least 1, not 0"),
     ],
 )

@@ -10,6 +10,7 @@ from fmpair.config.experiment import Step
 from fmpair.config.read import validate
 from fmpair.config.starter import scalar, starter
 from fmpair.errors import DataError, Notice
+from fmpair.evaluation.protocol import PRESETS
 from fmpair.experiment.prepared import prepare
 from fmpair.testing import daytime_log, purchase_log
 
@@ -67,10 +68,41 @@ def test_times_ask_for_a_split_by_time():
     assert started(events(100, 1, timestamp=lambda n: n)).split == Step("by_time", {"test": 0.2})
 
 
+def sessions(count, each, gap):
+    """Each session has `each` clicks within minutes, `gap` seconds after the one before."""
+    rows = range(count * each)
+    return pl.DataFrame({
+        "session_id": [f"s{n // each}" for n in rows],
+        "item": [f"i{n * n % 31}" for n in rows],
+        "timestamp": [1_700_000_000 + gap * (n // each) + 20 * (n % each) for n in rows],
+    })  # fmt: skip
+
+
+def test_sessions_that_come_once_are_held_out_whole_and_asked_click_by_click():
+    found = started(sessions(200, 3, 3600), user="session_id")
+    assert found.split == Step("by_session", {"test": 0.2})
+    assert dict(found.protocols) == {"sessions": PRESETS["sessions"]}
+    assert found.metrics == ("mrr@20", "hit@20") and found.compare.baseline == "v-sknn"
+    assert [model.kind for model in found.models][:4] == [
+        "popularity", "markov-chain", "v-sknn", "ease",
+    ]  # fmt: skip
+
+
+def test_users_who_come_back_are_not_sessions():
+    back = sessions(200, 3, 3600).with_columns(session_id=pl.Series([n % 60 for n in range(600)]))
+    found = started(back, user="session_id")
+    assert found.split.kind == "leave_last_out" and "sessions" not in found.protocols
+
+
 def test_times_are_found_under_any_name():
     assert started(events(bought=day)).data.options["timestamp"] == "bought"
     numbers = events(event_time=lambda n: 1_700_000_000 + n)
     assert started(numbers).data.options["timestamp"] == "event_time"
+
+
+def test_a_public_set_needs_no_starter():
+    with pytest.raises(DataError, match=r"ml-100k is a public set.*write data: {set: ml-100k}"):
+        starter("ml-100k")
 
 
 def test_ratings_become_clicks():

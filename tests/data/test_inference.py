@@ -184,6 +184,32 @@ def test_what_is_no_context_is_said_in_one_line_with_a_remedy_that_works(caplog)
     assert set(names) < set(Dataset.from_frame(events, leaks=names).context)
 
 
+def test_a_column_without_values_has_no_role_unless_asked_for():
+    """A shop exports the column of ratings before anybody has rated."""
+    events = shop_log(60, 40, 900).with_columns(rating=pl.lit(None, pl.String), note=pl.lit(None))
+    found = {d.column: d for d in decide(events, {}).columns}
+    assert [(found[n].role, found[n].reason) for n in ("rating", "note")] == 2 * [
+        ("left out", "no values")
+    ]
+    assert "rating" not in Dataset.from_frame(events).columns.columns
+    with pytest.raises(DataError, match="it must hold numbers"):
+        Dataset.from_frame(events, rating="rating")
+
+
+def test_numbers_in_order_that_are_named_like_a_time_are_offered_as_one(caplog):
+    events = pl.DataFrame({"user": [f"u{n % 9}" for n in range(90)],
+                           "item": [f"i{n % 7}" for n in range(90)],
+                           "time": range(90)})  # fmt: skip
+    Dataset.from_frame(events)
+    assert caplog.messages[-1].endswith(
+        "If 'time' is the time of the events, give timestamp='time'"
+    )
+    caplog.clear()
+    assert "timestamp" in Dataset.from_frame(events, timestamp="time").columns.columns
+    Dataset.from_frame(events.with_columns(shop=pl.lit(1)))
+    assert caplog.messages[-1].endswith("To use them as context, give leaks=['shop']")
+
+
 def test_the_options_of_a_decision_lead_to_the_same_data(caplog):
     events = shop_log(100, 80, 2_000)
     found = decide(events, {})

@@ -200,3 +200,56 @@ def test_what_the_clock_cannot_judge_is_refused():
         Protocol(unit="user", seen="earlier")
     with pytest.raises(DataError, match="are older than the latest training event of all users"):
         evaluate(MarkovChain().fit(TEST), TEST, TRAIN, "global_time")
+
+
+def log_with_ties_and_repeats(seed):
+    """Users with repeats, events of one time, cold users, and items that come late."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for user in range(40):
+        start = rng.integers(0, 900)
+        for item in rng.integers(0, 20, rng.integers(2, 12)):
+            time = start + rng.integers(0, 30) * 10
+            late = 10 * (time > 700) * (rng.random() < 0.3)
+            rows.append((f"u{user}", f"i{item + late:.0f}", int(time)))
+    rows = [rows[n] for n in rng.permutation(len(rows))]
+    return pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+
+
+def score_of(history, item):
+    """A number that any change of a history changes."""
+    return np.float32(np.random.default_rng([hash_of(name) for name in (*history, item)]).random())
+
+
+def hash_of(name):
+    return int.from_bytes(name.encode(), "big")
+
+
+@pytest.mark.parametrize("seen", ["earlier", "none", "train"])
+def test_every_rank_is_that_of_a_loop_over_the_log(seen):
+    data = Dataset.from_frame(log_with_ties_and_repeats(seed=5))
+    train, _, test = by_time(data, test=0.35).parts(data)
+    before, after = (
+        part.frame().select("user", "item", "timestamp").rows() for part in (train, test)
+    )
+    trained = {item for _, item, _ in before}
+
+    def model(queries):
+        histories = queries.frame()["history"].to_list()
+        return np.array([[score_of(h, item) for item in train.items.ids] for h in histories])
+
+    def rank(user, item, time):
+        had = [row for row in (*before, *after) if row[0] == user and row[2] < time]
+        history = [row[1] for row in sorted(had, key=lambda row: row[2]) if row[1] in trained]
+        past = had if seen == "earlier" else [row for row in before if row[0] == user]
+        excluded = {row[1] for row in past} if seen != "none" else set()
+        if item not in trained:
+            return np.inf
+        mine = score_of(history, item)
+        return 1 + sum(score_of(history, each) > mine for each in trained - excluded - {item})
+
+    found = evaluate(model, train, test, replace(CLOCK, seen=seen), ["mrr@20"])
+    ranks = np.array([rank(*row) for row in after])
+    expected = np.where(ranks <= 20, 1 / ranks, 0)
+    np.testing.assert_allclose(found.units["mrr@20"].to_numpy(), expected, atol=1e-6)
+    assert found.cold_users and found.cold_items

@@ -240,9 +240,15 @@ def test_the_report_shows_what_was_chosen_on_the_last_rung(budgeted):
 def test_a_time_ends_the_search_of_every_model(tmp_path):
     short = Budget(seconds=0.2)
     models = [replace(model, tune=short) for model in (NEIGHBOURS, MACHINE)]
-    asked = experiment(tmp_path, *models)
-    results = run(asked)
+    asked, lines = experiment(tmp_path, *models), []
+    results = run(asked, progress=lines.append)
     assert results.cells["error"].null_count() == 4
+    counted = [line.partition(": ")[0] for line in lines if ", fold " in line]
+    trials = len(counted) - 4
+    every = [str(n + 1) for n in range(trials)]
+    assert counted[:trials] == every, "nobody knows how many trials there will be"
+    assert counted[trials:] == [f"{trials + n} of {trials + 4}" for n in range(1, 5)]
+    assert not any(" left" in line for line in lines if ", trial: " in line)
     assert same(results, run(asked)), "stored trials count as much as when they were made"
 
 

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from toy_results import results_of
 
+from fmpair.config.experiment import Comparison
 from fmpair.report import figures
 from fmpair.report.output import terminal, write
 from fmpair.report.table_formats import wraprec_results
@@ -311,6 +312,32 @@ def test_the_terminal_shows_a_table_per_protocol_and_the_verdict(world):
     text = console.export_text()
     assert "Full ranking" in text and "One-plus-random" in text and "[uni30]" in text
     assert "FM-Pair with context" in text
+
+
+def test_names_of_models_are_whole_on_a_terminal_of_80_columns():
+    names = ("popular-lately", "markov-chain", "FM-Pair with time")
+    units = {(name, 0, 0): {"ndcg@10": [0.1, 0.2, 0.4], "recall@10": [0.1, 0.2, 0.3]}
+             for name in names}  # fmt: skip
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(terminal(results_of(units)))
+    assert all(name in shown.getvalue() for name in names)
+
+
+def test_a_narrow_terminal_leaves_out_metrics_but_the_main_one_and_says_so():
+    metrics = ("recall@10", "ndcg@10", "mrr@10", "hit@10", "precision@10")
+    names = ("popularity", "FM-Pair without context")
+    units = {(name, 0, 0): {m: [0.1, 0.2, 0.4] for m in metrics} for name in names}
+    results = results_of(units, metrics=metrics, compare=Comparison(names[1], "ndcg@10"))
+
+    def lines(width):
+        shown = io.StringIO()
+        Console(file=shown, width=width).print(terminal(results))
+        return shown.getvalue()
+
+    narrow = lines(80)
+    assert "popularity" in narrow and "NDCG@10" in narrow and "Detectable" in narrow
+    assert "Too wide for here: " in narrow and "Precision@10, train s" in narrow
+    assert "Too wide" not in lines(160) and "Precision@10" in lines(160)
 
 
 def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(world, tmp_path):

@@ -115,7 +115,7 @@ def test_one_fit_finds_what_a_test_by_user_finds_and_says_what_it_is_about(one):
     _, table = one
     marks = {row["model"]: row["mark"] for row in table.of("ndcg@10")}
     assert marks == {"pop_ularity": "", "same": marks["same"], "better": "+"}
-    assert "Whether one recipe is better than another needs several seeds" in one_fit_note(table)
+    assert "3 seeds of each model would show whether the recipes differ" in one_fit_note(table)
     assert one_fit_note(compared(seeds=2)[1]) == ""
     # every unit has the same item here, so nothing can be said of other seeds
     by_event = compared(unit="interaction")[1].of("ndcg@10")[1]

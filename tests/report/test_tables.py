@@ -54,11 +54,29 @@ def test_the_main_table_shows_mean_mark_difference_and_p():
     assert any("+: significantly better than base" in note for note in table.notes)
 
 
+def test_what_an_unmarked_value_of_another_metric_would_have_shown_is_beside_it():
+    ahead, jitter = STEADY + 0.1, np.tile([0.01, -0.008, 0.001, -0.001], 25)
+    units = {
+        ("base", 0, 0): {"ndcg@10": STEADY, "recall@10": STEADY},
+        ("top", 0, 0): {"ndcg@10": ahead, "recall@10": STEADY + jitter},
+    }
+    two = results_of(units, metrics=("ndcg@10", "recall@10"), compare=Comparison("base"))
+    table = main_table(comparison(two, "full ranking"))
+    cells = dict(zip(table.columns, table.rows[1]))
+    assert cells["NDCG@10"].detail == "" and cells["Recall@10"].detail == "(0.0018)"
+    assert any("In parentheses: the detectable difference." in note for note in table.notes)
+    plain = main_table(comparison(three(), "full ranking"))
+    assert not any("In parentheses" in note for note in plain.notes)
+
+
 def test_the_notes_name_the_test_its_users_and_its_variance():
     told = " ".join(main_table(comparison(three(), "full ranking")).notes).replace(NO_BREAK, " ")
     assert "paired randomisation test over 100 users, differences summed by user" in told
     assert "Each model was fitted once: the test compares these fitted models" in told
-    assert "3 seeds of each would show it" in told
+    assert "3 seeds of each model would show whether the recipes differ" in told
+    found = comparison(three(), "full ranking")
+    alike = replace(found, baselines=("base", "near", "top"))  # another fit of them is the same
+    assert "fitted once" not in " ".join(main_table(alike).notes)
     units = {
         (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}
         for model in "ab" for fold in range(2) for seed in range(3)

@@ -61,7 +61,7 @@ def results_of(units, protocol=None, metrics=("ndcg@10",), compare=None, **frame
                            "protocol": label, "metric": metric, "value": column.mean(),
                            "coverage": 1.0})  # fmt: skip
     experiment = Experiment(
-        "toy", Source(generate={}), tuple(Candidate(name, "popularity") for name in names),
+        "toy", Source(generate={}), tuple(Candidate(name, "fm-pair") for name in names),
         Step("folds"), protocols={label: protocol}, metrics=metrics,
         compare=compare or Comparison(),
     )  # fmt: skip

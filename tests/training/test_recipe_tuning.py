@@ -17,6 +17,7 @@ from fmpair.models.fm_pair import fm_pair
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
 from fmpair.training.epochs import MAX_EVENTS
+from fmpair.training.search import canonical
 from fmpair.training.trials import without_auto
 from fmpair.training.tuning import DECIDED, held_out, plan_of
 from fmpair.training.visits import Visits
@@ -106,7 +107,7 @@ def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
 
 
 def test_the_result_has_the_recipe_and_its_trials(shop, tuned):
-    assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.in_time
+    assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.held_out == "latest"
     assert isinstance(tuned.recipe.history, int | dict) and tuned.recipe.dropout is not None
     trials = tuned.trials
     assert trials["trial"].to_list() == list(range(8)) and trials["chosen"].sum() == 1
@@ -167,7 +168,7 @@ def test_without_times_a_random_event_is_held_out_and_no_history_is_tried(caplog
     with caplog.at_level("INFO", "fmpair.progress"):
         found = recipe().tune(two_tastes(), trials=2)
     assert "no times, so a random event of each user is held out" in caplog.text
-    assert not found.in_time and "history" not in found.trials.columns
+    assert found.held_out == "random" and "history" not in found.trials.columns
 
 
 def test_too_few_users_are_refused():
@@ -226,6 +227,32 @@ def test_a_setting_that_fails_is_a_row_and_a_recipe_that_fails_an_error(shop, mo
     assert found.recipe.regularization is None or not found.trials.filter("chosen")["error"][0]
     with pytest.raises(TrainingError):
         recipe(learning_rate=1e9).tune(shop, trials=2)
+
+
+def test_a_line_says_what_a_trial_changes(shop):
+    lines = []
+    recipe().tune(shop, trials=3, progress=lines.append)
+    assert lines[0].startswith("trial 1 (as given), stage 1 of 3: ndcg@10 0.")
+    assert any(line.startswith("trial 2 (history ") for line in lines)
+
+
+def test_one_trial_is_one_trial(shop):
+    found = recipe().tune(shop, trials=1)
+    assert str(found) == "1 trial: none is clearly better than the given options"
+
+
+def test_histories_longer_than_every_users_events_are_tried_once():
+    def histories(events):
+        user = np.repeat(np.arange(30), events)
+        frame = pl.DataFrame({"user": user, "item": (user + np.arange(len(user))) % 90})
+        frame = frame.with_columns(timestamp=np.arange(len(user)))
+        plan = plan_of(recipe(times=False), Dataset.from_frame(frame, timestamp="timestamp"))
+        values = plan.space.ranges["history"].values
+        return {canonical(value) for value in values}
+
+    assert canonical({"last": 50, "fade": 1.0}) in histories(60)
+    assert canonical({"last": 50, "fade": 1.0}) not in histories(15)
+    assert canonical({"last": 20, "fade": 1.0}) in histories(15)
 
 
 def test_ctrl_c_ends_the_search_with_the_best_so_far(shop, tuned, tmp_path):
@@ -318,13 +345,21 @@ def test_the_winner_is_written_as_an_experiment_file(shop, tuned, tmp_path):
     (tmp_path / "clicks.csv").write_text("user,item\n1,2\n")
     tuned.write(tmp_path / "best.yaml", tmp_path / "clicks.csv")
     experiment = read(tmp_path / "best.yaml")
-    [model] = experiment.models
-    assert (model.kind, model.name) == ("fm-pair", "tuned")
+    other, model = experiment.models
+    assert (other.kind, model.kind, model.name) == ("popularity", "fm-pair", "tuned")
+    assert experiment.split.kind == "leave_last_out" and not experiment.protocols
     assert FMPair(**model.options).options() == tuned.recipe.options()
     assert experiment.data.path == str(tmp_path / "clicks.csv")
     assert experiment.data.options == (
         {"event_weights": tuned.event_weights} if tuned.event_weights else {}
     )
+
+
+def test_the_winner_of_held_out_visits_is_run_on_whole_sessions(shop, tuned, tmp_path):
+    (tmp_path / "clicks.csv").write_text("user,item\n1,2\n")
+    replace(tuned, held_out="visits").write(tmp_path / "best.yaml", tmp_path / "clicks.csv")
+    experiment = read(tmp_path / "best.yaml")
+    assert experiment.split.kind == "by_session" and list(experiment.protocols) == ["sessions"]
 
 
 def test_every_line_of_the_file_is_readable(shop, tmp_path):

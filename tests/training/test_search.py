@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from fmpair.errors import OptionError
-from fmpair.training.search import UNSET, Budget, Job, Range, Search, Space, canonical
+from fmpair.training.search import (
+    LEAST_SECONDS,
+    UNSET,
+    Budget,
+    Job,
+    Range,
+    Search,
+    Space,
+    canonical,
+)
 
 SPACE = Space(
     {
@@ -188,6 +197,26 @@ def test_a_budget_is_either_a_time_or_a_number_of_trials(given):
 
 
 def test_a_budget_says_what_it_is():
-    assert [str(Budget.of(*given)) for given in (("5m", None), ("90s", None), (None, 40))] == [
-        "5 min", "1.5 min", "40 trials"
-    ]  # fmt: skip
+    given = (("5m", None), ("90s", None), (None, 40), (None, 1))
+    assert [str(Budget.of(*each)) for each in given] == ["5 min", "1.5 min", "40 trials", "1 trial"]
+
+
+def test_thousands_of_quick_fits_are_compared_in_the_time_of_the_search():
+    """Each choice took as long as all fits before it: a search of a minute took an hour."""
+    own = search(Budget(trials=3000))
+    jobs = run(own)
+    assert len(own.settings) == 3000 and own.best() is not None
+    assert own.rung_of(0) == 2 and len(jobs) > 4000
+
+
+def test_a_quick_fit_counts_for_at_least_the_time_that_choosing_it_takes():
+    own = search(Budget(seconds=10.0))
+    jobs = run(own, seconds=lambda job: 0.001)
+    assert 100 < len(jobs) <= 10 / LEAST_SECONDS
+
+
+def test_a_value_that_is_not_a_number_is_a_failure():
+    own = search(Budget(trials=12))
+    run(own, lambda setting: math.nan if setting["kind"] == "b" else goodness(setting))
+    assert own.settings[own.best()]["kind"] != "b"
+    assert own.score(Job(next(n for n, s in enumerate(own.settings) if s["kind"] == "b"))) < -1e9

@@ -313,9 +313,13 @@ def _model_and_data(
 
 
 def _note_read(data: Dataset, quiet: bool, lines: Sequence[str] = ()) -> None:
-    """Print the lines and what was read."""
+    """Print the lines and what was read, and that low ratings count as positive."""
+    from fmpair.data.describe import low_ratings_note
+
     read = f"read {data!r}"[:-1].replace("Dataset(", "")
-    note("" if quiet else "\n".join([*lines, read]))
+    remedy = "leave them out of the file if they are dislikes; fmpair init compares models without"
+    low = low_ratings_note(data, remedy)
+    note("" if quiet else "\n".join([*lines, read, *([low] if low else [])]))
 
 
 def _save(before: Fitted, after: Fitted, output: Path, quiet: bool) -> None:

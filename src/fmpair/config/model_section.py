@@ -90,6 +90,9 @@ def _candidate(node: Node, variant: Variant, code: Code) -> Candidate | None:
     recipe = _recipe(node.at("kind"), code) if isinstance(node.value.get("kind"), str) else None
     known = Options({}, open=True) if recipe is None else options_of(recipe)
     every = Options({**known.known, **about}, open=known.open)
+    if "tune" in node.value and not fits(node.value["tune"], every.known["tune"].hint):
+        node.at("tune").wrong(_no_budget(node.value["tune"]))
+        node = node.holding(without(node.value, ["tune"]))
     search = _ranges(node, every)
     # Check with the first value of each range; tuning chooses the value later.
     names = [_dotted(path) for path in searches(node)]
@@ -185,7 +188,10 @@ def cannot_stop(name: str) -> str:
 
 
 def needs_validation(name: str) -> str:
-    return f"{name} is tuned or stops early: give the split a validation set, as validation: 0.1"
+    return (
+        f"{name} is tuned or stops early: give the split a validation set, as validation: 0.1, or "
+        "validation: 1 with leave_last_out and leave_out"
+    )
 
 
 # Several values for one option: a grid gives one model per value, tuning chooses from a search.
@@ -369,7 +375,7 @@ def read_budget(
     given = node.value
     trials = given.get("trials") if isinstance(given, dict) and set(given) == {"trials"} else None
     if not (isinstance(given, str) or trials is not None):
-        node.wrong(f"must be a time such as 5m, or {{trials: 40}}, not {shown(given)}")
+        node.wrong(_no_budget(given))
         return None
     if not (recipe is None or search or tunes_itself(recipe) or default_ranges(recipe, options)):
         node.wrong("the model has no option that is tuned by default: give some as {search: ...}")
@@ -378,6 +384,10 @@ def read_budget(
     except OptionError as error:
         node.wrong(error.spelled(lambda name, *value: "tune" if name == "budget" else name))
         return None
+
+
+def _no_budget(given: Any) -> str:
+    return f"must be a time such as 5m, or {{trials: 40}}, not {shown(given)}"
 
 
 def check_budgets(models: Iterable[tuple[Candidate, Node]], trials: int) -> None:

@@ -91,6 +91,9 @@ class Node:
 
     def items(self) -> list[Node]:
         """Return the nodes of a list; record a mistake if the value is not a list."""
+        if isinstance(self.value, str | int | float) and not isinstance(self.value, bool):
+            self.wrong(f"must be a list, such as [{self.value}], not {shown(self.value)}")
+            return []
         return [self.at(n) for n in range(len(self.value))] if self.is_a(list) else []
 
     def file(self) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data import Dataset, filters, splits
+from fmpair.data import Dataset, filters, public_sets, splits
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT, Decisions
 from fmpair.data.columns.roles import STANDARD, find_roles
 from fmpair.data.event_types import MINUTES, event_types, first_of_run, ordered_event_types
@@ -24,6 +24,7 @@ from fmpair.data.times import DAY, has_times, is_calendar, moments, untimed
 from fmpair.data.vector_files import with_vector_paths
 from fmpair.errors import DataError, in_file, one_line, spelled
 from fmpair.evaluation.protocol import default_protocol, default_protocol_reason
+from fmpair.training.visits import come_once
 
 SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*")  # text that needs no quotes in YAML
 SPECIAL = ("true", "false", "null", "nan", "inf")
@@ -92,14 +93,22 @@ class Findings:
         )
 
     @cached_property
+    def visits(self) -> bool:
+        """Whether users come once, like sessions."""
+        dated = self.moments is not None and np.ptp(self.moments) > 0
+        return dated and len(self.data) >= FEW_EVENTS and come_once(self.data)
+
+    @cached_property
     def positive(self) -> Dataset:
         """The events that pass the filters of the file."""
         return filters.above_mean(self.data) if self.rated else self.data
 
     @cached_property
     def split(self) -> str:
-        """The split of the file: leave_last_out, by_time, or holdout without times."""
+        """The split of the file: by_session, leave_last_out, by_time, or holdout without times."""
         data, columns = self.positive, self.data.columns
+        if self.visits:
+            return "by_session"
         if "timestamp" not in columns.columns or data.columns["timestamp"].null_count():
             return "holdout"
         counts = np.bincount(data.user, minlength=len(data.users))
@@ -137,6 +146,11 @@ def starter(
 
 def findings(path: str | Path, **options: Any) -> Findings:
     """Read a file of events and infer the roles of its columns; options: of `fmpair.read`."""
+    if str(path) in public_sets.names() and not Path(path).exists():
+        raise DataError(
+            f"{path} is a public set, whose columns are known: write data: {{set: {path}}} into an "
+            f"experiment file, or make a file of it with fmpair data convert {path} events.csv"
+        )
     contents = read_contents(path, **options)
     with parse_errors(str(path)):
         gaps = _gaps(contents.events, find_roles(contents.events.columns, contents.roles))
@@ -157,7 +171,7 @@ def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
     return {
         name: f"missing in {count:,} of {len(events):,} events; drop those to use it"
         for name, count in counts.items()
-        if count
+        if 0 < count < len(events)
     }
 
 
@@ -240,8 +254,11 @@ def _event_weights(findings: Findings) -> list[str]:
 
 
 def _split(findings: Findings) -> list[str]:
-    validation = "  # validation: {}   # a validation set, for stop and search"
-    if findings.split == "leave_last_out":
+    validation = "  # validation: {}   # a validation set, for tune, stop and search"
+    if findings.split == "by_session":
+        text = "Users come once, like sessions: the test set is the latest fifth of them."
+        lines = ["  kind: by_session", "  test: 0.2", validation.format(0.1)]
+    elif findings.split == "leave_last_out":
         text = "Leave-one-out: the test set is each user's last event."
         lines = ["  kind: leave_last_out", "  count: 1", validation.format(1)]
     elif findings.split == "by_time":
@@ -299,6 +316,8 @@ def baselines(findings: Findings) -> dict[str, str]:
         chosen["popular-lately"] = "popularity of the last 30 days"
     if has_times(data):
         chosen["markov-chain"] = "what followed the user's last item"
+    if findings.visits:
+        chosen["v-sknn"] = "what similar sessions chose; hard to beat on anonymous sessions"
     if findings.new_items >= MANY_NEW:
         new = f"{findings.new_items:.0%} of the test events are of new items"
         chosen["content-profile"] = f"attributes of the user's items; {new}"
@@ -325,34 +344,47 @@ def _with_time(findings: Findings) -> list[str]:
 
 def _evaluation(findings: Findings) -> list[str]:
     known = baselines(findings)
-    reference = "markov-chain" if "markov-chain" in known else list(known)[-1]
+    strong = [name for name in ("v-sknn", "markov-chain") if name in known]
+    return [
+        "",
+        *_protocols(findings),
+        "# Several seeds show whether a recipe is better; one seed only compares two fits.",
+        "seeds: [0, 1, 2]   # [0] for a first look",
+        "",
+        "# Search over options given as {search: ...}; models with tune: 5m have their own budget.",
+        "# tune: {trials: 20}",
+        "",
+        "# Tables show differences from this model; the verdict names the best baseline.",
+        f"compare: {{baseline: {[*strong, list(known)[-1]][0]}}}",
+    ]
+
+
+def _protocols(findings: Findings) -> list[str]:
+    """Return the protocols, metrics and views."""
+    contexts = [f"context:{name}" for name in findings.data.context[:2]]
+    if findings.visits:
+        return [
+            "# Every event of a test session but the first is predicted from those before it.",
+            "protocols: [sessions]",
+            "metrics: [mrr@20, hit@20]",
+            f"views: {_list(['popularity', *contexts])}",
+        ]
     data = findings.positive
-    usual, parted = default_protocol(data), _split(findings)[3].endswith("leave_last_out")
+    usual, parted = default_protocol(data), findings.split == "leave_last_out"
     unit = "interaction" if parted or data.context or usual.seen != "train" else "user"
     every = {
         "interaction": "every test event ranks all items",
         "user": "one list for each user, and means over users",
     }
-    views = ["popularity", "activity", *(f"context:{name}" for name in findings.data.context[:2])]
     new = findings.new_items >= MANY_NEW
-    views += ["events"] * new
     return [
-        "",
         f"# Full ranking: {every[unit]}.",
         f"# {spelled(default_protocol_reason(data), in_file)}.",
         "protocols:",
         f"  full ranking: {{unit: {unit}, seen: {usual.seen}}}",
         *(["  new items: cold   # those without training events, among themselves"] * new),
         "metrics: [ndcg@10, recall@10]",
-        f"views: {_list(views)}",
-        "# Several seeds show whether a recipe is better; one seed only compares two fits.",
-        "seeds: [0, 1, 2]   # [0] for a first look",
-        "",
-        "# Search over options given as {search: ...}; models with tune: 5m have their own budget.",
-        "# tune: {trials: 20, metric: ndcg@10}",
-        "",
-        "# Tables show differences from this model; the verdict names the best baseline.",
-        f"compare: {{baseline: {reference}}}",
+        f"views: {_list(['popularity', 'activity', *contexts, *['events'] * new])}",
     ]
 
 

@@ -30,7 +30,10 @@ def describe(data: Dataset) -> pl.DataFrame:
     return pl.DataFrame(rows, {"name": pl.String, "value": pl.String}, orient="row")
 
 
-def low_ratings_note(data: Dataset) -> str:
+DECIDE = "filter: [above_mean] keeps those above it, [all_positive] declares that they are positive"
+
+
+def low_ratings_note(data: Dataset, remedy: str = DECIDE) -> str:
     """Return a line if events with a rating below their user's mean count as positive."""
     rating = data.column("rating")
     if rating is None or not len(rating):
@@ -43,8 +46,7 @@ def low_ratings_note(data: Dataset) -> str:
         return ""
     return (
         f"{low:,} of {len(data):,} events ({low / len(data):.0%}) have a rating below their user's "
-        "mean and count as positive: filter: [above_mean] keeps those above it, [all_positive] "
-        "declares that they are positive"
+        f"mean and count as positive: {remedy}"
     )
 
 

@@ -135,7 +135,7 @@ def time_form(values: pl.Series) -> str | None:
         return f"text such as {sample[0]}" if parses else None
     if not values.dtype.is_numeric() or not len(values):
         return None
-    by_name = TIME_NAME.search(values.name.lower()) is not None
+    by_name = named_like_time(values)
     try:
         unit = unit_of(values)
     except DataError:  # may be times with mistakes: decide by the name
@@ -146,6 +146,11 @@ def time_form(values: pl.Series) -> str | None:
     if by_name or (moment.min() >= PLAUSIBLE and moment.max() <= _now() + DAY):
         return f"{WORDS[unit]} since 1970"
     return None
+
+
+def named_like_time(values: pl.Series) -> bool:
+    """Return whether a column of numbers is named like a time, with dates or in order only."""
+    return values.dtype.is_numeric() and TIME_NAME.search(values.name.lower()) is not None
 
 
 def days(values: pl.Series) -> pl.Series:

@@ -99,7 +99,7 @@ def in_session(events: NumberedEvents) -> Rows:
     if len(shared):
         raise DataError(
             f"{len(shared):,} of {len(np.unique(events.user)):,} test users have training events: "
-            f"{named('history', 'test')} is for sessions that only the test has; split by "
+            f"{named('history', 'test')} is for sessions that only the test has; split with "
             "by_session"
         )
     known = events.known

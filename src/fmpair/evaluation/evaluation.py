@@ -41,7 +41,7 @@ Scores = Callable[[np.ndarray], np.ndarray]
 
 SCORES_PER_CALL = 1 << 24  # a function is called for many scores at once
 MANY_OLDER = 0.05  # share of test events older than the user's history, from which on to warn
-REMEDY = {"user": "split by leave_last_out or by_time", "all": "split by by_time"}
+REMEDY = {"user": "split with leave_last_out or by_time", "all": "split with by_time"}
 REPEATS = 1000  # bootstrap samples of a summary
 SAME_UNITS = ("row", "user", "item")  # columns that are equal where evaluations can be compared
 
@@ -169,8 +169,8 @@ def _check_order(train: Dataset, test: Dataset, after: str | None) -> None:
         whose = "of their user" if after == "user" else "of all users"
         raise DataError(
             f"{older:,} of {len(test):,} test events are older than the latest training event "
-            f"{whose}, so the model is trained on later events: {REMEDY[after]}, or leave out "
-            f"{named('after', after)}"
+            f"{whose}, so the model is trained on later events: {REMEDY[after]}, or evaluate "
+            f"without {named('after', after)}"
         )
 
 

@@ -95,8 +95,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
                 _execute(experiment, prepared, runner, threads, began)
             except KeyboardInterrupt:
                 raise Stopped(
-                    f"stopped: {display.done} of {total} cells are done; the same command resumes "
-                    "the run"
+                    f"stopped: {display.count} cells are done; the same command resumes the run"
                 ) from None
         return results(folder.path)
 
@@ -118,8 +117,11 @@ def _execute(
     experiment: Experiment, prepared: PreparedData, runner: Runner, threads: int | None, began: str
 ) -> None:
     path = runner.folder.path
+    budgets = [model.tune for model in experiment.models if model.tune is not None]
+    runner.progress.by_time = any(budget.seconds is not None for budget in budgets)
     chosen, trials = tune(experiment, prepared, runner.run, runner.progress.tell)
     planned = plan.cells(experiment, prepared, chosen)
+    runner.progress.by_time = False
     runner.progress.total = runner.progress.done + len(planned)
     write_json(path / files.PLAN, plan.as_plain(planned, trials))
     records = runner.run(planned)
@@ -204,34 +206,45 @@ class Runner:
 
 @dataclass
 class Progress:
-    """Counts cells. tell: prints a line; tell_cell: the line of a cell; move: moves the bar."""
+    """Counts cells. tell: prints a line; tell_cell: the line of a cell; move: moves the bar.
+
+    by_time: during a search with a time budget, whose number of trials is not known before.
+    """
 
     total: int
     tell: Callable[[str], None]
     tell_cell: Callable[[str], None]
-    move: Callable[[int, str], None] = lambda done, text: None
+    move: Callable[[int, int | None, str], None] = lambda done, total, text: None
     done: int = 0
     executed: int = 0  # cells run now, not found in the folder
+    by_time: bool = False
     began: float = field(default_factory=time.perf_counter)
 
     def begin(self, cell: Cell) -> None:
-        self.move(self.done, f"{cell}{self._left()}")
+        self._move(f"{cell}{self._left()}")
 
     def skip(self) -> None:
         """Count a cell that was already done, by an earlier run or under another name."""
         self.done += 1
-        self.move(self.done, "")
+        self._move("")
 
     def end(self, cell: Cell, record: Mapping[str, Any]) -> None:
         self.done += 1
         self.executed += 1
-        self.move(self.done, f"{cell}{self._left()}")
-        line = f"{self.done} of {self.total}: {cell}: {_figures(record)}{self._left()}"
-        self.tell_cell(harmless(line))
+        self._move(f"{cell}{self._left()}")
+        self.tell_cell(harmless(f"{self.count}: {cell}: {_figures(record)}{self._left()}"))
+
+    @property
+    def count(self) -> str:
+        """How many cells are done, and of how many if that is known."""
+        return str(self.done) if self.by_time else f"{self.done} of {self.total}"
+
+    def _move(self, text: str) -> None:
+        self.move(self.done, None if self.by_time else max(self.done, self.total), text)
 
     def _left(self) -> str:
         """Return the remaining time at the speed so far."""
-        if not self.executed or self.done >= self.total:
+        if not self.executed or self.by_time or self.done >= self.total:
             return ""
         pace = (time.perf_counter() - self.began) / self.executed
         return f", about {duration(pace * (self.total - self.done))} left"
@@ -264,8 +277,9 @@ def _bar(total: int) -> Iterator[Progress]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
 
-        def move(done: int, text: str) -> None:
+        def move(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, description=text)
+            bar.tasks[task].total = total  # update() takes None for no change
 
         def tell(line: str) -> None:
             bar.console.print(line, markup=False, highlight=False)

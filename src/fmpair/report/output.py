@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -88,12 +88,18 @@ def rich_table(table: ReportTable) -> Any:
     from rich.text import Text
 
     rich = RichTable(
-        box=SIMPLE_HEAD, title=Text(harmless(table.title)), title_justify="left", title_style="bold"
+        box=SIMPLE_HEAD,
+        title=Text(harmless(table.title)),
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 1, 0, 0),  # names of models fit a terminal of 80 columns
     )
     for index, name in enumerate(table.columns):
         is_text = index < table.text_columns
         heading = Text(harmless(name) if is_text else _broken(harmless(name)))
-        rich.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+        rich.add_column(
+            heading, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
+        )
     for row in table.rows:
         rich.add_row(*(_rich_cell(cell) for cell in row))
     return rich
@@ -116,7 +122,48 @@ def _short_table(compared: ModelComparison, times: dict[str, str]) -> Any:
         (*(replace(row[n], detail="") for n in shown), TableCell(times.get(known["model"], "")))
         for row, known in zip(table.rows, compared.of(compared.metric))
     )
-    return rich_table(ReportTable(table.name, f" {table.title}", columns, rows, table.data))
+    main = 1 + compared.metrics.index(compared.metric)
+    others = [n for n in range(len(compared.metrics), 0, -1) if n != main]
+    short = ReportTable(table.name, f" {table.title}", columns, rows, table.data)
+    return _FittingTable(short, (len(columns) - 1, *others))
+
+
+@dataclass(frozen=True)
+class _FittingTable:
+    """A table that leaves out columns, in the order of `spare`, until no word of it is broken."""
+
+    table: ReportTable
+    spare: tuple[int, ...]
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.text import Text
+
+        columns = self.table.columns
+        for count in range(len(self.spare) + 1):
+            kept = [n for n in range(len(columns)) if n not in self.spare[:count]]
+            rows = tuple(tuple(row[n] for n in kept) for row in self.table.rows)
+            table = replace(self.table, columns=tuple(columns[n] for n in kept), rows=rows)
+            if _least_width(table) <= options.max_width:
+                break
+        yield rich_table(table)
+        left_out = ", ".join(columns[n] for n in sorted(self.spare[:count]))
+        if left_out:
+            yield Text(f" Too wide for here: {left_out}. The page has all columns.\n", "dim")
+
+
+def _least_width(table: ReportTable) -> int:
+    """Return the width of a terminal on which no word of a table is broken."""
+    from rich.cells import cell_len
+
+    width = 1
+    for index, heading in enumerate(table.columns):
+        texts = [row[index].text + row[index].mark for row in table.rows]
+        if index < table.text_columns:  # only names are wrapped
+            parts = [word for text in (heading, *texts) for word in text.split()]
+        else:
+            parts = [line for text in (_broken(heading), *texts) for line in text.splitlines()]
+        width += max(map(cell_len, parts), default=0) + 2
+    return width
 
 
 def _rich_cell(cell: TableCell) -> Any:

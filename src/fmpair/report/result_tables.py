@@ -59,7 +59,10 @@ def main_table(compared: ModelComparison) -> ReportTable:
     rows = [
         (
             TableCell(_model_name(row, most), bold=row["best"]),
-            *(_value_cell(by_metric[metric][index]) for metric in compared.metrics),
+            *(
+                _value_cell(by_metric[metric][index], missed=metric != compared.metric)
+                for metric in compared.metrics
+            ),
             *([TableCell(figure(row["corrected"]))] if corrected else []),
             TableCell(interval(row["low"], row["high"])),
             _difference_cell(row),
@@ -193,10 +196,12 @@ def _model_name(row: dict[str, Any], most: int) -> str:
     return f"{isolated(row['model'])} ({row['repeats']} of {most} repeats)"
 
 
-def _value_cell(row: dict[str, Any]) -> TableCell:
+def _value_cell(row: dict[str, Any], missed: bool = False) -> TableCell:
+    """The mean and its deviation; missed: and the detectable difference, unless there is a mark."""
+    beside = f"({figure(row['detectable'])})" if missed and was_detectable(row) else ""
     return TableCell(
         figure(row["mean"]),
-        plus_minus(figure(row["sd"])),
+        f"{plus_minus(figure(row['sd']))} {beside}".strip(),
         row["mark"].replace("-", MINUS),
         row["best"],
         row["near_best"],
@@ -210,12 +215,21 @@ def _difference_cell(row: dict[str, Any]) -> TableCell:
 
 def _detectable_cell(row: dict[str, Any]) -> TableCell:
     """The detectable difference, in the unit of the difference; empty beside a mark + or -."""
-    if row["detectable"] is None or row["mark"] in ("+", "-"):
+    if not was_detectable(row):
         return TableCell(NOTHING)
     if not row["relative"]:
         return TableCell(figure(row["detectable"]))
     base = abs(row["difference"] / row["relative"])
     return TableCell(percent(row["detectable"] / base), figure(row["detectable"]))
+
+
+def was_detectable(row: dict[str, Any]) -> bool:
+    """Return whether a row without a mark + or - has a difference that would have been found.
+
+    Models that give every user the same value have none.
+    """
+    known = figure(row["detectable"]) not in (NOTHING, figure(0.0))
+    return known and row["mark"] not in ("+", "-")
 
 
 def baseline_name(compared: ModelComparison) -> str:
@@ -244,12 +258,20 @@ def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tu
     notes = [
         f"Bold: the best. Underlined: not significantly different from the best at "
         f"{compared.level:g}. {_mark_note(compared)}".strip(),
-        f"{spread} 95 % confidence interval over users (bootstrap-t). {_test_note(compared)}",
+        f"{spread} 95 % confidence interval over users (bootstrap-t). {_test_note(compared)}"
+        f"{_missed_note(compared)}",
         f"Protocol: {compared.protocol}, {mean_over(compared)}. {coverage}",
     ]
     if corrected:
         notes.append("Corrected: the metric among all items, estimated from the sample.")
     return tuple(notes)
+
+
+def _missed_note(compared: ModelComparison) -> str:
+    """Explain the parentheses in the columns of metrics besides the main one, if there are any."""
+    others = compared.rows.filter(pl.col("metric") != compared.metric)
+    some = any(was_detectable(row) for row in others.to_dicts())
+    return f" In parentheses: the {DETECTABLE.lower()} difference." if some else ""
 
 
 def _mark_note(compared: ModelComparison) -> str:
@@ -296,16 +318,21 @@ def _fits_note(compared: ModelComparison) -> str:
 
 
 def one_fit_note(compared: ModelComparison) -> str:
-    """Return a note on what one fit of each model can show; empty with several fits."""
+    """Return a note on what one fit of each model can show; empty with several fits.
+
+    Another fit of a baseline is the same, so that a table of baselines needs no note.
+    """
     if compared.folds > 1 or compared.seeds > 1 or not compared.rows["p"].count():
+        return ""
+    if set(compared.rows["model"]) <= set(compared.baselines):
         return ""
     rows = compared.rows.filter(pl.col("metric") == compared.metric)
     shown = rows["with_seeds"].drop_nulls() if "with_seeds" in rows.columns else rows["mean"][:0]
-    more = f", differences from {figure(float(max(shown)))} on at the latest" if len(shown) else ""
+    more = f" by {figure(float(max(shown)))} or more" if len(shown) else ""
     return (
-        f"Each model was fitted once: the test compares these fitted models, over users. Whether "
-        f"one recipe is better than another needs several seeds, since a second fit may differ by "
-        f"as much; {SEEDS} seeds of each would show it{more}."
+        f"Each model was fitted once: the test compares these fitted models, over users. Another "
+        f"fit of the same recipe may differ by as much. {SEEDS} seeds of each model would show "
+        f"whether the recipes differ{more}."
     )
 
 

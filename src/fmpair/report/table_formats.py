@@ -12,7 +12,12 @@ from polars import selectors
 from fmpair.experiment.folder import Results
 from fmpair.metrics import Metric
 from fmpair.report.model_comparison import ModelComparison
-from fmpair.report.result_tables import baseline_name, mean_over, one_fit_note
+from fmpair.report.result_tables import (
+    baseline_name,
+    mean_over,
+    one_fit_note,
+    was_detectable,
+)
 from fmpair.report.significance import has_a_winner
 from fmpair.report.table import (
     NO_BREAK,
@@ -325,7 +330,7 @@ def _cell(row: dict[str, Any], deviations: bool) -> str:
     stars = next((mark for most, mark in STARS if row["p"] < most), "")
     if row["mark"] in ("+", "-") and stars:
         return rf"{text}$^{{{stars}}}$"
-    return rf"{text} {{\scriptsize ({_bare(row['detectable'])})}}"
+    return rf"{text} {{\scriptsize ({_bare(row['detectable'])})}}" if was_detectable(row) else text
 
 
 def _bare(value: float | None) -> str:
@@ -343,6 +348,6 @@ def _caption(compared: ModelComparison, rows: list[list[dict[str, Any]]], deviat
     if any(row["mark"] in ("+", "-") for row in tested):
         base = baseline_name(compared)
         parts.append(f"*, **, ***: p < .05, .01, .001 against {base} (over users, Holm).")
-    if any(row["mark"] not in ("+", "-") for row in tested):
+    if any(map(was_detectable, tested)):
         parts.append("In parentheses: the smallest difference that would have been found.")
     return " ".join([*parts, one_fit_note(compared)]).strip()

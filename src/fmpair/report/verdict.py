@@ -113,6 +113,8 @@ def _against_baselines(compared: ModelComparison, ranked: list[Any]) -> str:
     of_all = f"the best of {len(baselines)} baselines"
     if ranked[0] is base:
         worse = "is not significantly worse" if model["near_best"] else "is worse"
+        if figure(model["mean"]) == figure(base["mean"]):
+            worse = "has the same"
         p = f" ({p_claim(model['p_best'])}, Holm)" if model["p_best"] is not None else ""
         return (
             f"No model beats {of_all}, {isolated(base['model'])}: {name} {figure(base['mean'])}. "

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -30,6 +32,8 @@ TRIES = 50  # random draws of a new setting, before the first untried one is tak
 FINALISTS = 3  # settings that are run with a second seed, the first one included
 SURE = 1.0  # standard errors by which a setting must be better than the first one
 LARGEST_SHARE = 0.2  # largest share of the time for one fit on the last rung
+LEAST_SECONDS = 0.05  # a fit counts for at least this: choosing and storing it takes time too
+FAILED = (-1, -math.inf)  # where a setting stands of which a fit failed
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
@@ -52,7 +56,7 @@ class Budget:
 
     def __str__(self) -> str:
         if self.seconds is None:
-            return f"{self.trials:,} trials"
+            return "1 trial" if self.trials == 1 else f"{self.trials:,} trials"
         size, unit = next((s, u) for u, s in reversed(UNITS.items()) if self.seconds >= s or s == 1)
         return f"{self.seconds / size:g} {unit}"
 
@@ -213,8 +217,8 @@ class Search:
     another value of one option: first those of `Space.probes`, then random ones.
 
     costs: of a fit on each rung, relative to the last one. twice: whether the best of the last
-    rung are run with a second seed. results: values by unit, None for a fit that failed. seconds:
-    of each fit; work: the same without the time to compile.
+    rung are run with a second seed. results: values by unit, None for a fit that failed. spent:
+    the seconds of all fits, with the time to compile.
     """
 
     space: Space
@@ -224,13 +228,18 @@ class Search:
     twice: bool = False
     settings: list[Setting] = field(default_factory=list)
     results: dict[Job, np.ndarray | None] = field(default_factory=dict)
-    seconds: dict[Job, float] = field(default_factory=dict)
-    work: dict[Job, float] = field(default_factory=dict)
     proposed: set[Job] = field(default_factory=set)
+    spent: float = 0.0
 
     def __post_init__(self) -> None:
         self._draws = np.random.default_rng(self.seed)
         self._tried: set[str] = set()
+        # Kept up to date by `tell`, since a search of quick fits has thousands of them.
+        self._scores: dict[Job, float] = {}
+        self._ranking: dict[int, list[tuple[float, int, int]]] = defaultdict(list)  # by rung
+        self._standing: dict[int, tuple[int, float]] = {}  # of a setting: rung and score there
+        self._raised: dict[int, set[int]] = defaultdict(set)  # settings proposed, by rung
+        self._work: dict[int, tuple[float, int]] = {}  # by rung: seconds without compiling, fits
         self._top = len(self.costs) - 1
         self._last: list[Job] | None = None
         self._add(self.space.first(self._draws))
@@ -241,10 +250,6 @@ class Search:
     def top(self) -> int:
         """The last rung: where winners are chosen."""
         return self._top
-
-    @property
-    def spent(self) -> float:
-        return sum(self.seconds.values())
 
     @property
     def left(self) -> float:
@@ -262,20 +267,27 @@ class Search:
         if job is None or not self._affordable(job):
             return None
         self.proposed.add(job)
+        self._raised[job.rung].add(job.number)
         return job
 
     def tell(
         self, job: Job, values: np.ndarray | None, seconds: float, work: float | None = None
     ) -> None:
-        """Take the result of a fit; higher values are better."""
-        self.results[job], self.seconds[job] = values, seconds
-        self.work[job] = seconds if work is None else work
+        """Take the result of a fit; higher values are better. work: seconds without compiling."""
+        work = max(seconds if work is None else work, LEAST_SECONDS)
+        self.spent += max(seconds, LEAST_SECONDS)
+        total, count = self._work.get(job.rung, (0.0, 0))
+        self._work[job.rung] = total + work, count + 1
+        self.results[job] = values
+        mean = math.nan if values is None else float(values.mean(dtype=np.float64))
+        self._scores[job] = -math.inf if math.isnan(mean) else mean
+        if not job.repeat:
+            self._place(job)
         if self.budget.seconds is not None and job == Job(0):
-            self._top = self._highest_affordable(self.work[job])
+            self._top = self._highest_affordable(work)
 
     def score(self, job: Job) -> float:
-        values = self.results[job]
-        return -math.inf if values is None else float(values.mean(dtype=np.float64))
+        return self._scores[job]
 
     def best(self) -> int | None:
         """Return the number of the setting to choose; None if no fit succeeded.
@@ -286,19 +298,19 @@ class Search:
             return None
         rung = max((job.rung for job in self.results if job.number == 0), default=0)
         numbers = self._judged(rung)
-        judged = {n: values for n in numbers if (values := self._mean(n, rung)) is not None}
+        judged = {n: score for n in numbers if (score := self._mean_score(n, rung)) is not None}
         if not judged:
             return None
-        best = max(judged, key=lambda number: float(judged[number].mean()))
+        best = max(judged, key=judged.__getitem__)
         if 0 not in judged or best == 0:
             return best
-        gain = judged[best] - judged[0]
+        gain = self._mean(best, rung) - self._mean(0, rung)
         error = gain.std(ddof=1) / math.sqrt(len(gain)) if len(gain) > 1 else 0.0
         return best if gain.mean() > SURE * error else 0
 
     def rung_of(self, number: int) -> int:
         """Return the highest rung on which a setting was run."""
-        return max(job.rung for job in self.results if job.number == number)
+        return max(rung for rung in range(len(self.costs)) if Job(number, rung) in self.results)
 
     # Which fit is next.
 
@@ -318,10 +330,9 @@ class Search:
     def _promoted(self) -> Job | None:
         """Return a fit of a setting on its next rung: one of KEPT, and any new best."""
         for rung in reversed(range(self._top)):
-            ranked = self._ranked(rung)
-            above = {job.number for job in self.proposed if job.rung == rung + 1}
+            ranked, above = self._ranking[rung], self._raised[rung + 1]
             left = len(ranked) // KEPT - len(above)
-            for number in ranked[: max(len(ranked) // KEPT, 1) if left > 0 else 1]:
+            for _, _, number in ranked[: max(len(ranked) // KEPT, 1) if left > 0 else 1]:
                 if number not in above:
                     return Job(number, rung + 1)
         return None
@@ -344,7 +355,7 @@ class Search:
 
     def _changed(self, attempt: int) -> Setting:
         """Return the best setting so far, with another value of an option or more."""
-        best = self.settings[max(range(len(self.settings)), key=self._standing)]
+        best = self.settings[max(self._standing, key=self._standing.__getitem__, default=0)]
         if self._probes:
             name, value = self._probes.pop(0)
             return {**best, name: value}
@@ -358,18 +369,20 @@ class Search:
         self._tried.add(canonical(setting))
         return Job(len(self.settings) - 1)
 
-    def _standing(self, number: int) -> tuple[int, float]:
-        """Return the highest rung of a setting and its score there; higher is better."""
-        jobs = [job for job in self.results if job.number == number and job.repeat == 0]
-        if any(self.results[job] is None for job in jobs):
-            return -1, -math.inf
-        return max(((job.rung, self.score(job)) for job in jobs), default=(-1, 0.0))
+    def _place(self, job: Job) -> None:
+        """Rank a result on its rung, and note where its setting stands; a failure stands last."""
+        score, known = self._scores[job], self._standing.get(job.number, (-1, 0.0))
+        if score == -math.inf or known == FAILED:
+            self._standing[job.number] = FAILED
+        else:
+            self._standing[job.number] = max(known, (job.rung, score))
+        if score != -math.inf:
+            ranking = self._ranking[job.rung]
+            insort(ranking, (-score, len(ranking), job.number))
 
     def _ranked(self, rung: int) -> list[int]:
         """Return the settings that succeeded on a rung, the best first."""
-        jobs = [job for job in self.results if job.rung == rung and job.repeat == 0]
-        good = [job for job in jobs if self.results[job] is not None]
-        return [job.number for job in sorted(good, key=self.score, reverse=True)]
+        return [number for _, _, number in self._ranking[rung]]
 
     def _finals(self) -> list[Job]:
         """Return the runs with a second seed: of the first setting and the best others."""
@@ -382,16 +395,23 @@ class Search:
 
     def _judged(self, rung: int) -> list[int]:
         """Return the settings of a rung; if there are some, those run with two seeds."""
-        twice = [job.number for job in self.results if job.repeat and job.rung == rung]
-        return twice if 0 in twice and len(twice) > 1 else self._ranked(rung)
+        ranked = self._ranked(rung)
+        twice = [number for number in ranked if Job(number, rung, 1) in self.results]
+        return twice if 0 in twice and len(twice) > 1 else ranked
 
-    def _mean(self, number: int, rung: int) -> np.ndarray | None:
+    def _runs(self, number: int, rung: int) -> list[Job]:
+        """Return the runs of a setting on a rung, with one seed or two."""
+        return [job for repeat in (0, 1) if (job := Job(number, rung, repeat)) in self.results]
+
+    def _mean_score(self, number: int, rung: int) -> float | None:
+        """Return the mean score of a setting over its seeds, None if a run failed."""
+        scores = [self._scores[job] for job in self._runs(number, rung)]
+        return None if -math.inf in scores else sum(scores) / len(scores)
+
+    def _mean(self, number: int, rung: int) -> np.ndarray:
         """Return the values of a setting on a rung, the mean of its seeds."""
-        jobs = [Job(number, rung, repeat) for repeat in (0, 1)]
-        done = [self.results[job] for job in jobs if job in self.results]
-        if not done or any(values is None for values in done):
-            return None
-        return np.mean([np.asarray(values, np.float64) for values in done], axis=0)
+        values = [self.results[job] for job in self._runs(number, rung)]
+        return np.mean([np.asarray(each, np.float64) for each in values], axis=0)
 
     # Time.
 
@@ -400,11 +420,11 @@ class Search:
 
     def _cost(self, job: Job) -> float:
         """Return the seconds that a fit is expected to take."""
-        same = [seconds for done, seconds in self.work.items() if done.rung == job.rung]
-        if same:
-            return sum(same) / len(same)
-        first = self.work.get(Job(0), 0.0)
-        return first * self.costs[job.rung] / self.costs[0]
+        if job.rung in self._work:
+            total, count = self._work[job.rung]
+            return total / count
+        first, count = self._work.get(0, (0.0, 1))
+        return first / count * self.costs[job.rung] / self.costs[0]
 
     def _highest_affordable(self, first: float) -> int:
         """Return the last rung whose fits leave time for others; first: seconds on the lowest."""

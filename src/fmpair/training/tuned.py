@@ -7,6 +7,7 @@ import os
 import sys
 import zlib
 from base64 import b64decode, b64encode
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
@@ -22,10 +23,16 @@ from fmpair.errors import DataError
 from fmpair.files import check_writable, shown, write_atomically
 from fmpair.fitted.recommender import Recommender
 from fmpair.training.checkpoint import difference_of
-from fmpair.training.search import Job, Search
+from fmpair.training.search import Budget, Job, Search
 
 METRIC = "ndcg@10"
 FILES = ("path", "users", "items", "vectors", "impressions", "groups")  # of the section data
+# The split of the experiment file by what the search held out.
+SPLITS = {
+    "latest": "{kind: leave_last_out, count: 1}",
+    "random": "{kind: holdout, test: 0.2}",
+    "visits": "{kind: by_session, test: 0.2}",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +43,24 @@ class Tuned:
     as given: epochs it was compared after, value on the held-out events, gain over the first after
     as many epochs, its standard error, seconds, whether it is chosen, error, and the options.
     event_weights: weights of event types, None for those of the data. complete: False after
-    Ctrl-C. in_time: whether the latest events were held out.
+    Ctrl-C. held_out: 'latest' or a 'random' event of each user, or whole 'visits'.
     """
 
     recipe: Any
     trials: pl.DataFrame
     event_weights: Mapping[str, float] | None = None
     complete: bool = True
-    in_time: bool = True
+    held_out: str = "latest"
 
     def __str__(self) -> str:
         first, best = (self.trials.filter(row).row(0, named=True) for row in ("first", "chosen"))
+        trials = str(Budget(trials=len(self.trials)))
         if best["first"]:
-            return f"{len(self.trials)} trials: none is clearly better than the given options"
+            return f"{trials}: none is clearly better than the given options"
         names = self.trials.columns[self.trials.columns.index("error") + 1 :]
         changes = [f"{name} {best[name]}" for name in names if best[name] != first[name]]
         return (
-            f"{len(self.trials)} trials: {METRIC} {best['value']:.4f} on events held out, "
+            f"{trials}: {METRIC} {best['value']:.4f} on events held out, "
             f"{best['value'] - best['gain']:.4f} before, with {', '.join(changes)}"
         )
 
@@ -77,17 +85,18 @@ class Tuned:
         write_atomically(path, self._experiment(source).encode())
 
     def _experiment(self, source: Mapping[str, Any]) -> str:
-        split = "{kind: leave_last_out, count: 1}" if self.in_time else "{kind: holdout, test: 0.2}"
         lines = [
             f"# {self}.",
             "# The search saw all events; for a fair comparison tune in each fold, with",
             "# models: [{kind: fm-pair, tune: 5m}].",
             f"data: {_flow(source)}",
-            f"split: {split}",
+            f"split: {SPLITS[self.held_out]}",
             "models:",
+            "  - popularity",
             "  - kind: fm-pair",
             "    name: tuned",
             *(f"    {name}: {_flow(value)}" for name, value in self._given().items()),
+            *(["protocols: [sessions]"] if self.held_out == "visits" else []),
             f"metrics: [{METRIC}, recall@10]",
             "",
         ]
@@ -118,11 +127,10 @@ def trials_frame(
     search: Search, fits: Mapping[Job, FitResult], best: int, epochs: Sequence[int]
 ) -> pl.DataFrame:
     """Return one row per setting that was tried; epochs: by rung."""
-    rows = []
-    for number, setting in enumerate(search.settings):
-        jobs = [job for job in fits if job.number == number]
-        if not jobs:
-            continue
+    rows, jobs_of = [], defaultdict(list)
+    for job in fits:
+        jobs_of[job.number].append(job)
+    for number, jobs in sorted(jobs_of.items()):
         rung = max(job.rung for job in jobs)
         values, first = (_values(fits, n, rung) for n in (number, 0))
         gain = None if values is None or first is None else values - first
@@ -136,7 +144,7 @@ def trials_frame(
             "first": number == 0,
             "chosen": number == best,
             "error": next((e for job in jobs if (e := fits[job].error)), None),
-            **{name: _plain(value) for name, value in setting.items()},
+            **{name: _plain(value) for name, value in search.settings[number].items()},
         })  # fmt: skip
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -160,56 +168,69 @@ def shown_trials(
     """Yield the fits of a search and show each, with the best so far."""
     with _display(search, progress) as show:
         for job in jobs:
-            show(_line(search, job))
+            show(job)
             yield job
 
 
 def _line(search: Search, job: Job) -> str:
     """Return a line about a fit, and the best so far."""
-    score, best = search.score(job), search.best()
+    score = search.score(job)
     now = "failed" if score == -np.inf else f"{score:.4f}"
     again = ", second seed" if job.repeat else ""
-    text = (
-        f"trial {job.number + 1}, stage {job.rung + 1} of {search.top + 1}{again}: {METRIC} {now}"
-    )
+    text = f"trial {job.number + 1} ({_changes(search, job.number)}), stage {job.rung + 1} of "
+    text += f"{search.top + 1}{again}: {METRIC} {now}"
+    best = _best(search)
+    return f"{text}; {best}" if best else text
+
+
+def _best(search: Search) -> str:
+    """Return the best so far and the first; empty before there is one."""
+    best = search.best()
     if best is None:
-        return text
+        return ""
     rung = search.rung_of(0)
     first, top = (search.score(Job(number, rung)) for number in (0, best))
-    return f"{text}; best so far {top:.4f} (trial {best + 1}), first {first:.4f}"
+    return f"best so far {top:.4f} (trial {best + 1}), first {first:.4f}"
+
+
+def _changes(search: Search, number: int) -> str:
+    """Return what a setting changes of the first one."""
+    first, setting = search.settings[0], search.settings[number]
+    changed = {name: value for name, value in setting.items() if value != first[name]}
+    given = "as given" if number == 0 else "equal"
+    return ", ".join(f"{name} {_plain(value)}" for name, value in changed.items()) or given
 
 
 @contextmanager
 def _display(
     search: Search, progress: bool | Callable[[str], None]
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[Callable[[Job], None]]:
     if callable(progress):
-        yield progress
+        yield lambda job: progress(_line(search, job))
     elif not progress:
-        yield lambda line: None
+        yield lambda job: None
     elif not sys.stderr.isatty():
-        yield lambda line: print(line, file=sys.stderr, flush=True)
+        yield lambda job: print(_line(search, job), file=sys.stderr, flush=True)
     else:
         with _bar(search) as show:
             yield show
 
 
 @contextmanager
-def _bar(search: Search) -> Iterator[Callable[[str], None]]:
-    """Show a bar of the trials, or of the seconds."""
+def _bar(search: Search) -> Iterator[Callable[[Job], None]]:
+    """Show a bar of the trials, or of the seconds, that fits a terminal of 80 columns."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("tuning"), BarColumn(), TaskProgressColumn(),
+    columns = (TextColumn("tuning"), BarColumn(10), TaskProgressColumn(), TimeElapsedColumn(),
                TextColumn("{task.description}", markup=False))  # fmt: skip
     total = search.budget.trials or search.budget.seconds
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
+        task = bar.add_task("the first fit ...", total=total)
 
-        def show(line: str) -> None:
-            by_trials = search.budget.seconds is None
-            done = len(search.settings) if by_trials else search.spent
-            bar.update(task, completed=min(done, total or done), description=line)
+        def show(job: Job) -> None:
+            done = search.spent if search.budget.trials is None else len(search.settings)
+            bar.update(task, completed=min(done, total or done), description=_best(search))
 
         yield show
 

@@ -152,7 +152,7 @@ def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
     described = bool(data.context or data.user_table.width or data.item_table.width)
     ranges = {}
     if times and not plain:
-        ranges["history"] = _including(HISTORIES, start["history"])
+        ranges["history"] = _including(_histories(data, start["history"]), start["history"])
     for name in ("regularization.user", "regularization.item"):
         if start[name] > 0:
             ends = start[name] / L2_TIMES, start[name] * L2_TIMES
@@ -169,6 +169,23 @@ def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
     if "weight" in data.columns.columns:
         ranges["weights"] = Range(("log", "linear", "none"))
     return ranges
+
+
+def _histories(data: Dataset, start: Any) -> tuple[Any, ...]:
+    """Return the histories to try, one of those that are alike as no user has more events."""
+    most = int(tally(data.user, len(data.users)).max(initial=1))
+
+    def used(history: Any) -> str:
+        if isinstance(history, int):
+            return canonical(min(history, most))
+        return canonical({**history, "last": min(history.get("last", most), most)})
+
+    kept, known = [], {used(start)}
+    for history in HISTORIES:
+        if canonical(history) == canonical(start) or used(history) not in known:
+            kept.append(history)
+            known.add(used(history))
+    return tuple(kept)
 
 
 def _including(values: tuple[Any, ...], start: Any) -> Range:
@@ -242,7 +259,8 @@ def tune(
     frame = trials_frame(
         search, fits, best, [epochs_of(recipe.epochs, r) for r in range(search.top + 1)]
     )
-    return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, has_times(events))
+    unit = "visits" if isinstance(judge, Visits) else "latest" if has_times(events) else "random"
+    return Tuned(made, frame, chosen.get(EVENT_WEIGHTS), complete, unit)
 
 
 def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visits:

@@ -13,17 +13,19 @@ import polars as pl
 
 from fmpair.data.columns.context_leakage import REPEATED_ITEMS, ContextLeakage, context_leakage
 from fmpair.data.columns.roles import (
+    IDS,
     STANDARD,
     SURE_EVENT_TYPE,
     check_types,
     find_column,
     find_roles,
+    is_empty,
     leak,
     name_list,
 )
 from fmpair.data.event_types import MAX_EVENT_TYPES, event_types
 from fmpair.data.frame import decimal_commas
-from fmpair.data.times import days, has_dates, parse_times, time_form
+from fmpair.data.times import days, has_dates, named_like_time, parse_times, time_form
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, named, unknown
 
@@ -38,6 +40,7 @@ MAX_ROWS = 200_000  # more events are sampled, with all events of an item or non
 FEW_ROWS = 20  # so few events prove nothing about a column
 NEARLY_ALL = 0.5  # a column with a larger share of distinct values hardly repeats
 ID_SHARE = 0.02  # the same for a column that is named like an id
+EMPTY = "no values"
 COMMAS = "text: numbers with a decimal comma"
 WORDS = 4  # text with more words on average is free text
 
@@ -117,8 +120,12 @@ class Decisions:
         if not others:
             return ""
         reasons = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
-        option = named("leaks", [d.column for d in others])
-        return f"not used as context: {reasons}. To use them as context, give {option}"
+        timed = next((d.column for d in others if d.change == named("timestamp", d.column)), None)
+        asked = [d.column for d in others if d.column != timed and d.reason != EMPTY]
+        text = f"not used as context: {reasons}"
+        if timed is not None:
+            text += f". If {timed!r} is the time of the events, give {named('timestamp', timed)}"
+        return f"{text}. To use them as context, give {named('leaks', asked)}" if asked else text
 
 
 def without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
@@ -145,13 +152,14 @@ def decide(
     """
     context = None if context is None else name_list(context)
     leaks, of_items = name_list(leaks), [*name_list(item_columns), *name_list(display)]
-    _check_known((*(context or ()), *leaks), events)
-    _check_known([name for name in of_items if name not in table], events)
+    _check_known((*(context or ()), *leaks, *(n for n in of_items if n not in table)), events)
     item_columns, display = (_among(names, events) for names in (item_columns, display))
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
     taken = {*(context or ()), *item_columns, *leaks, *display}
-    decisions = {d.column: d for d in _roles(events, given, taken)}
+    found = _roles(events, given, taken)
+    kept = (*given.values(), *(d.column for d in found if d.role in IDS))  # also without values
+    decisions = {d.column: d for d in found if d.column in kept or not is_empty(events[d.column])}
     rest = [name for name in events.columns if name not in decisions]
     requested = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
     decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in requested}
@@ -295,8 +303,9 @@ def _by_contents(
             decisions.append(Decision(name, DISPLAY, "one text per item", moved))
         elif why is not None:
             timed = time_form(events[name]) is not None
+            timed |= "timestamp" not in roles and named_like_time(events[name])
             other = named("timestamp", name) if timed else named("leaks", [name])
-            decisions.append(Decision(name, LEFT_OUT, why, other))
+            decisions.append(Decision(name, LEFT_OUT, why, "" if why == EMPTY else other))
     done = {decision.column for decision in decisions}
     rest = [name for name in names if name not in done]
     priced = [name for name in rest if is_price(name) and len(events) > FEW_EVENTS]
@@ -340,6 +349,8 @@ def why_left_out(values: pl.Series, user: pl.Series, timed: bool) -> str | None:
 
     user: the users of the events; timed: whether another column holds the time.
     """
+    if is_empty(values):
+        return EMPTY
     if values.dtype.is_nested() or len(values) <= FEW_ROWS:
         return None
     if AFTERWARDS.search(values.name.lower()) and values.dtype.is_numeric():

@@ -132,6 +132,11 @@ def is_missing(values: pl.Series) -> pl.Series:
     )
 
 
+def is_empty(values: pl.Series) -> bool:
+    """Return whether a column has no value, such as one of ratings that nobody gave."""
+    return len(values) > 0 and values.null_count() == len(values)
+
+
 def check_events(events: pl.DataFrame, roles: dict[str, str], context: Sequence[str]) -> None:
     """Raise DataError if the events cannot be used."""
     if not len(events):
