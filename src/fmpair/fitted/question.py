@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, one_row, ordered_rows, stack_rows, starts
+from fmpair.arrays import (
+    Rows,
+    empty_rows,
+    group_rows,
+    one_row,
+    ordered_rows,
+    stack_rows,
+    starts,
+)
 from fmpair.checks import one_of, whole
 from fmpair.data.columns.roles import find_column
 from fmpair.data.frame import to_polars
@@ -182,7 +190,7 @@ class ListOptions(TypedDict, total=False):
     limit: Mapping[str, int] | None
     boost: Mapping[str, Mapping[Any, float]] | None
     diversity: float | None
-    exclude_shown: Collection[Any] | None
+    exclude_shown: Any
     rules: Rules | None
 
 
@@ -265,6 +273,35 @@ def option_items(option: str, values: pl.Series, items: Ids, strict: bool) -> np
             f"the first is {first!r}; {named('unknown', 'error')} refuses them"
         )
     return numbers
+
+
+def shown_pairs(items: Ids, shown: Any) -> tuple[pl.DataFrame | None, Any]:
+    """Return a frame of items that users were shown as (user as text, number of the item).
+
+    Return also what is left of `shown`: nothing if it is a frame, else all.
+    """
+    if not hasattr(shown, "columns"):
+        return None, shown
+    frame = to_polars(shown)
+    user, item = (find_column(role, frame.columns, None) for role in ("user", "item"))
+    if user is None or item is None:
+        missing = "user" if user is None else "item"
+        raise UnknownError(f"the frame of {named('exclude_shown')} needs a column {missing!r}")
+    pairs = pl.DataFrame({"user": frame[user].cast(pl.String), "item": items.numbers(frame[item])})
+    return pairs.filter(pl.col("item") >= 0).unique(), ()
+
+
+def shown_rows(
+    queries: pl.DataFrame, space: FeatureSpace, pairs: pl.DataFrame | None
+) -> Rows | None:
+    """Return the items that the user of each query was shown, None if none is known."""
+    user = column_of(space, "user", queries.columns)
+    if pairs is None or user is None:
+        return None
+    asked = queries.select(pl.col(user).cast(pl.String).alias("user")).with_row_index("row")
+    found = asked.join(pairs, on="user")
+    owner = found["row"].cast(pl.Int64).to_numpy()
+    return group_rows(owner, found["item"].to_numpy(), len(queries))
 
 
 def given_table(

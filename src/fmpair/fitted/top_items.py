@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,7 +10,6 @@ import polars as pl
 
 from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
-from fmpair.data.vocabulary import Vocabulary
 from fmpair.features import FeatureSpace
 from fmpair.fitted.id_lookup import Ids, ids_of
 from fmpair.fitted.question import Queries, name_of, option_items
@@ -36,26 +35,25 @@ def chosen_items(items: Ids, candidates: Any, exclude: Any, strict: bool) -> np.
     return None if allowed.all() else np.flatnonzero(allowed)
 
 
-def hidden_places(seen: Rows, history: Rows | None, chosen: np.ndarray | None, items: int) -> Rows:
-    """Return per query the seen items and those of the history, as positions in `chosen`.
+def hidden_places(parts: Sequence[Rows | None], chosen: np.ndarray | None, items: int) -> Rows:
+    """Return per query the items of all parts, such as seen ones, as positions in `chosen`.
 
     items: the number of all items.
     """
-    if history is not None:
-        seen = join_rows([seen, history])
+    hidden = join_rows([part for part in parts if part is not None])
     if chosen is None:
-        return seen
+        return hidden
     position = np.full(items, -1, np.int32)
     position[chosen] = np.arange(len(chosen))
-    return renumbered(seen, position)
+    return renumbered(hidden, position)
 
 
 def list_frame(
-    shown: pl.DataFrame, name: str, items: Vocabulary, chosen: np.ndarray | None, best: Best
+    shown: pl.DataFrame, space: FeatureSpace, chosen: np.ndarray | None, best: Best
 ) -> pl.DataFrame:
     """Return ranked lists as a frame (the columns of `shown`, item, score, rank).
 
-    shown: one row for each query; name: of the item column.
+    shown: one row for each query.
     """
     positions, score, filled = best
     filled_in = np.arange(positions.shape[1]) < filled[:, None]
@@ -65,7 +63,7 @@ def list_frame(
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
     lists = pl.DataFrame(
         {
-            name: items.take(numbers),
+            name_of(space, "item"): space.items.take(numbers),
             "score": score[filled_in],
             "rank": (rank + 1).astype(np.int64),
         }
@@ -242,7 +240,7 @@ def _picked(
     minus d times the sum of the similarities of all pairs over n - 1: about the mean score of the
     list minus the mean similarity of its items (max-sum diversification).
     """
-    share = rules.rules.diversity
+    share = rules.rules.diversity or 0.0
     span = float(score[0] - score[-1]) if len(score) else 0.0
     value = (1 - share) * (score - score[-1:]) / (span or 1.0)
     near = np.zeros(len(items), np.float32)  # sum of the similarities to the picked items

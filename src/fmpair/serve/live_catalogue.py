@@ -13,10 +13,12 @@ import polars as pl
 
 from fmpair.data.frame import to_polars
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, listing
+from fmpair.errors import DataError, UnknownError, listing
 from fmpair.events.event import ITEM, REMOVED, ItemChange
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.catalogue import Catalogue
+from fmpair.fitted.id_lookup import unknown_id
+from fmpair.fitted.query_encoder import GUESSED_LIVE
 from fmpair.fitted.question import name_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.serve.item_values import ILL_TYPED, Column, normal_changes, typed
@@ -184,7 +186,8 @@ def with_new_items(model: Any, changes: Fitting) -> Any:
         return model
     learned = {encoder.source for encoder in model.space.item.encoders}
     columns = changes.table.select(name for name in changes.table.columns[1:] if name in learned)
-    return with_items(model, changes.table[ITEM], columns)
+    erased = {name: items for name, items in changes.erased.items() if name in learned}
+    return with_items(model, changes.table[ITEM], columns, erased)
 
 
 def note_changes(model: Any, changes: Fitting) -> None:
@@ -217,9 +220,22 @@ def _removed(model: Any) -> np.ndarray:
     return np.zeros(0, np.int32) if model.live is None else model.live.removed
 
 
+def absent(model: Any, item: Any) -> UnknownError:
+    """Return the error for an item that is unknown or removed, and so in no answer."""
+    if model.space.items.number(item) < 0:
+        return unknown_id(ITEM, item, model.space.items.ids, GUESSED_LIVE)
+    return UnknownError(f"item {item!r} is removed: PUT /v1/items with removed: false restores it")
+
+
 def similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
-    """Return the n most similar items that are not removed: a frame (item, similarity, rank)."""
+    """Return the n most similar items that are not removed: a frame (item, similarity, rank).
+
+    Raise UnknownError for an item that is itself unknown or removed.
+    """
     hidden = _removed(model)
+    number = model.space.items.number(item)
+    if number < 0 or number in hidden:
+        raise absent(model, item)
     frame = to_polars(model.similar_items(item, n + len(hidden)))
     if not len(hidden):
         return frame
