@@ -2,6 +2,7 @@ import pytest
 from clicked import clicks
 
 from fmpair import FMPair
+from fmpair.events.store import open_store
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +15,11 @@ def model_file(served_model, tmp_path_factory):
     path = tmp_path_factory.mktemp("served") / "model.fmpair"
     served_model.save(path)
     return path
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty event store."""
+    own = open_store(tmp_path / "events.db")
+    yield own
+    own.close()

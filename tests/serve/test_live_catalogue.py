@@ -11,7 +11,6 @@ from asking import ask
 from fmpair import FMPair, load
 from fmpair.data import Dataset
 from fmpair.events.event import ItemChange
-from fmpair.events.store import open_store
 from fmpair.fitted.question import Question
 from fmpair.fitted.rules import rules_of
 from fmpair.serve.application import Application
@@ -55,13 +54,6 @@ def files(tmp_path_factory):
     recipe.fit(log.with_items(items())).save(folder / "kinds.fmpair")
     recipe.fit(log).save(folder / "plain.fmpair")
     return folder
-
-
-@pytest.fixture
-def store(tmp_path):
-    own = open_store(tmp_path / "events.db")
-    yield own
-    own.close()
 
 
 @pytest.fixture

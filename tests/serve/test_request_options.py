@@ -7,7 +7,6 @@ import pytest
 from asking import ask
 
 from fmpair import Dataset, FMPair
-from fmpair.events.store import open_store
 from fmpair.fitted.rules import rules_of
 from fmpair.serve.application import Application
 from fmpair.serve.live_models import LiveModels
@@ -38,13 +37,6 @@ def weighted(tmp_path_factory):
     weights = {"view": 1, "cart": 3, "buy": 5}
     RECIPE.fit(Dataset.from_frame(LOG, items=ITEMS, event_weights=weights)).save(path)
     return path
-
-
-@pytest.fixture
-def store(tmp_path):
-    own = open_store(tmp_path / "events.db")
-    yield own
-    own.close()
 
 
 @pytest.fixture
