@@ -1,4 +1,5 @@
 import pytest
+from browser import browser
 from clicked import clicks
 
 from fmpair import FMPair
@@ -23,3 +24,10 @@ def store(tmp_path):
     own = open_store(tmp_path / "events.db")
     yield own
     own.close()
+
+
+@pytest.fixture(scope="module")
+def tab():
+    """A tab of a Chromium."""
+    with browser() as opened:
+        yield opened

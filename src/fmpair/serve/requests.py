@@ -348,7 +348,8 @@ class IndexCard(Struct):
 class ModelCard(Struct):
     """Properties of a model in service. refused: the last new file that was rejected.
 
-    title, images: the columns of the catalogue with titles and with addresses of images.
+    columns: of the catalogue, for rules; title, images: those with titles and with addresses of
+    images.
     """
 
     model: str
@@ -368,6 +369,7 @@ class ModelCard(Struct):
     loaded: str
     id_columns: list[str]
     explains: bool
+    columns: list[str]
     refused: Refused | None = None
     index: IndexCard | None = None
     title: str | None = None
@@ -375,11 +377,12 @@ class ModelCard(Struct):
 
 
 class Cards(Struct):
-    """The models in service, the current one first."""
+    """The models in service, the current one first. rules: the names that requests may give."""
 
     models: list[ModelCard]
     fmpair: str
     events: bool
+    rules: list[str]
 
 
 class IdList(Struct, omit_defaults=True):

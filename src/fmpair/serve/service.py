@@ -251,7 +251,7 @@ class Service:
         rejected = self.models.rejected
         serving = self.models.serving()
         cards = [model_card(served, rejected.get(served.arm), self.images) for served in serving]
-        return wire.Cards(cards, __version__, self.store is not None)
+        return wire.Cards(cards, __version__, self.store is not None, list(self.rules))
 
     async def users(self, prefix: str, n: int) -> wire.IdList:
         return await asyncio.to_thread(
