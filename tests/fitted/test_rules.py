@@ -246,6 +246,14 @@ def test_values_with_commas_are_quoted():
     assert condition('maker="Ben, Jerry",Mars').values == ("Ben, Jerry", "Mars")
 
 
+@pytest.mark.parametrize("meant", ["Ben, Jerry", "Ben Jerry", '"Ben, Jery"'])
+def test_a_condition_without_quotes_around_a_comma_is_told_with_them(meant):
+    makers = {"item": [1, 2], "maker": ["Ben, Jerry", "Mars"]}
+    data = Dataset.from_frame({"user": ["u", "v"], "item": [1, 2]}, items=makers)
+    answer = Popularity().fit(data).answer("u", where=f"maker={meant}")
+    assert answer.empty.endswith('. Did you mean maker="Ben, Jerry"?')
+
+
 def test_rules_are_added_up_and_come_back_as_options():
     first = rules_of(where="brand=a", limit={"brand": 1}, boost={"brand": {"a": 1}}, diversity=0.2)
     both = first + Rules(("stock=true",), (("brand", 2),), (("brand", "a", 3.0),))

@@ -130,3 +130,41 @@ def test_named_rules_leave_out_what_was_shown_within_their_time(service):
     listed(log=True)
     empty = ask(service, "/v1/recommend", {**asked, "rules": "new"}).json["empty"]
     assert empty == "no item is left by exclude_shown '1h'"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (
+            "recommend/batch",
+            {"questions": [{}, {"user": "ann", "where": "nothing=1"}]},
+            "where: unknown item column 'nothing'. Known: brand, stock - at `$.questions[1]`",
+        ),
+        (
+            "recommend/batch",
+            {"questions": [{"rules": "fresh"}, {"rules": "frsh"}]},
+            "unknown rules 'frsh'. Did you mean 'fresh'? Known: fresh, new - at `$.questions[1]`",
+        ),
+        (
+            "events",
+            {"events": [{"user": "u", "item": "boot"}, {"user": "u", "item": "x", "time": "soon"}]},
+            "invalid time 'soon': use seconds since 1970, or text such as 2024-01-31 18:30:00 - at "
+            "`$.events[1].time`",
+        ),
+        (
+            "events",
+            {"events": [{"user": "u", "item": "boot"}, {"user": "", "item": "boot"}]},
+            "invalid user id '': use text of 1 to 1024 characters - at `$.events[1]`",
+        ),
+    ],
+)
+def test_an_error_names_the_question_or_event_of_a_batch(service, store, path, body, said):
+    found = ask(service, f"/v1/{path}", body)
+    assert (found.status, found.json["detail"]) == (422, said)
+    assert store.position() == 0
+
+
+def test_columns_to_show_that_no_item_has_are_named_beside_similar_items(service):
+    found = ask(service, "/v1/similar", {"item": "boot", "show": ["brand", "title"]}).json
+    assert found["unknown"] == ["show.title"] and found["similar"][0]["columns"].keys() == {"brand"}
+    assert "unknown" not in ask(service, "/v1/similar", {"item": "boot", "show": ["brand"]}).json

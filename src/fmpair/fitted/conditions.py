@@ -154,6 +154,11 @@ def nearest_value(values: pl.Series, rule: Condition) -> str:
     known = set(values.drop_nulls().unique())
     if len(known) > MAX_GUESSED:
         return ""
-    absent = next((value for value in rule.values if value not in known), None)
-    guess = None if absent is None else nearest(absent, sorted(known))
+    with_commas = (mark.join(rule.values) for mark in (", ", ","))  # one value without its quotes
+    guess = next((text for text in with_commas if text in known), None)
+    if guess is None or len(rule.values) == 1:
+        absent = next((value for value in rule.values if value not in known), None)
+        guess = None if absent is None else nearest(absent, sorted(known))
+    if guess and "," in guess and not rule.text.startswith(BOOST):
+        guess = f'"{guess}"'
     return f". Did you mean {rule.column}={guess}?" if guess else ""

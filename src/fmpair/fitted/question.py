@@ -21,6 +21,7 @@ from fmpair.arrays import (
 from fmpair.checks import one_of, whole
 from fmpair.data.columns.roles import find_column
 from fmpair.data.frame import to_polars
+from fmpair.data.times import EXAMPLE
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, UnknownError, listing, named, nearest, notice
 from fmpair.errors import unknown as unknown_message
@@ -222,6 +223,7 @@ def query_frame(
     if time is None:
         return frame
     check_time(space, time)
+    time_of(time)
     return frame.with_columns(pl.Series(TIME, [time]).new_from_index(0, len(frame)))
 
 
@@ -393,6 +395,16 @@ def check_time(space: FeatureSpace, time: Any) -> None:
             f"the model does not use the time: leave out {named('time')}, or fit it with "
             f"{named('fields', {TIME: 'time'})}"
         )
+
+
+def time_of(value: Any) -> pl.Series:
+    """Return one given time as a series in UTC, without a zone; null if it is missing."""
+    try:
+        return datetimes(pl.Series(TIME, [value]))
+    except (DataError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        raise DataError(
+            f"{value!r} is not a time: give text such as {EXAMPLE}, or seconds since 1970"
+        ) from None
 
 
 def time_named(space: FeatureSpace, frame: pl.DataFrame) -> pl.DataFrame:

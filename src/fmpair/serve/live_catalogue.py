@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.frame import to_polars
-from fmpair.data.vocabulary import Vocabulary
+from fmpair.data.vocabulary import Vocabulary, comparable
 from fmpair.errors import DataError, UnknownError, listing
 from fmpair.events.event import ITEM, REMOVED, ItemChange
 from fmpair.events.store import EventStore, pages
@@ -110,11 +110,25 @@ def columns_of(model: Any) -> dict[str, Column]:
 
 def accepted(models: Sequence[Any], changes: Sequence[ItemChange]) -> list[ItemChange]:
     """Return changes in the form in which they are stored; raise DataError if a model lacks it."""
+    for model in models:
+        _check_ids(model.space.items.ids.dtype, changes)
     columns = [columns_of(model) for model in models]
     changes = normal_changes(changes, columns)
     for model, known in zip(models, columns):
         check_types(model, typed(changes, known).table)
     return changes
+
+
+def _check_ids(dtype: pl.DataType, changes: Sequence[ItemChange]) -> None:
+    """Raise a DataError for an id of another type than the items of a model have."""
+    plain = str if dtype == pl.String else int if dtype.is_integer() else float
+    if {type(change.item) for change in changes} <= {plain}:
+        return
+    for change in changes:
+        fitting = comparable(pl.Series([change.item]), dtype)
+        if fitting is None or fitting.null_count():
+            kind = "text" if dtype == pl.String else "numbers" if dtype.is_numeric() else "times"
+            raise DataError(f"item {change.item!r}: the ids of the model's items are {kind}")
 
 
 def check_types(model: Any, table: pl.DataFrame) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fmpair.errors import DataError, ModelFileError, OptionError, UnknownError
+from fmpair.errors import DataError, FmpairError, ModelFileError, OptionError, UnknownError
 from fmpair.errors import unknown as unknown_message
 from fmpair.events.event import ITEM
 from fmpair.events.frame import event_types_of
@@ -94,11 +95,15 @@ def unknown_parts(request: wire.BaseRequest, model: Any, answer: Answer) -> list
     parts += _unknown_context(request.context, model)
     if request.time is not None and not knows_time(model.space):
         parts.append("time")
-    for name in getattr(request, "show", ()):
-        if model.catalogue is None or name not in model.catalogue.columns:
-            parts.append(f"show.{name}")
+    parts += unknown_columns(getattr(request, "show", ()), model)
     parts += [f"boost.{value}" for value in answer.idle]
     return parts
+
+
+def unknown_columns(show: Sequence[str], model: Any) -> list[str]:
+    """Return the columns to show that no item of a model has."""
+    columns = () if model.catalogue is None else model.catalogue.columns
+    return [f"show.{name}" for name in show if name not in columns]
 
 
 def _unknown_context(context: Mapping[str, Any], model: Any) -> list[str]:
@@ -108,6 +113,15 @@ def _unknown_context(context: Mapping[str, Any], model: Any) -> list[str]:
         if name not in lookup.context or lookup.features(name, value).unseen:
             parts.append(f"{CONTEXT}{name}")
     return parts
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Add to an error where in the body of the request its cause is."""
+    try:
+        yield
+    except FmpairError as error:
+        raise type(error)(f"{error.args[0]} - at `$.{place}`") from None
 
 
 # Events: their users are not looked up, since events are how a user becomes known.

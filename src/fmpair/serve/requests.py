@@ -265,11 +265,12 @@ class Neighbour(Struct, omit_defaults=True):
     columns: dict[str, Any] | None = None
 
 
-class Neighbours(Struct):
-    """The most similar items or users, best first."""
+class Neighbours(Struct, omit_defaults=True):
+    """The most similar items or users, best first. unknown: columns of `show` that none has."""
 
     similar: list[Neighbour]
     model: str
+    unknown: list[str] = []
 
 
 class Taken(Struct, omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,14 @@ from typing import Any
 
 from fmpair import __version__
 from fmpair.data.frame import to_polars
-from fmpair.errors import DataError, FmpairError, OptionError, UnknownError
+from fmpair.errors import DataError, FmpairError, OptionError
 from fmpair.events.event import (
     ITEM,
     Event,
     Impression,
     ItemChange,
     check_changes,
+    check_events,
     check_id,
     event_time,
     now,
@@ -48,7 +49,9 @@ from fmpair.serve.request_options import (
     EVENT,
     answerable,
     event_error,
+    placed,
     request_rules,
+    unknown_columns,
     unknown_in_event,
     unknown_parts,
 )
@@ -94,7 +97,10 @@ class Service:
         explained = sum(r.n for r in requests if r.explain)
         if explained > wire.MAX_N:
             raise OptionError(f"at most {wire.MAX_N:,} items can be explained, not {explained:,}")
-        rules = [request_rules(self.rules, r) for r in requests]
+        rules = []
+        for number, one in enumerate(requests):
+            with placed(f"questions[{number}]"):
+                rules.append(request_rules(self.rules, one))
         chosen = [await self._model_for(r.user, r.arm) for r in requests]
         answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {
@@ -108,7 +114,7 @@ class Service:
                 self._question(requests[row], model, rules[row], items)
                 for row, items in zip(rows, shown)
             ]
-            answers = await asyncio.to_thread(model.answers, questions)
+            answers = await asyncio.to_thread(_answers, model, questions, rows)
             for row, items, question, answer in zip(rows, shown, questions, answers):
                 if items and not answer.items:
                     answer = _why_empty(model, question, requests[row], rules[row], answer)
@@ -160,7 +166,8 @@ class Service:
         similar = [
             wire.Neighbour(row[0], row[1], row[2], known) for row, known in zip(rows, columns)
         ]
-        return wire.Neighbours(similar, name)
+        unknown = [] if request.item is None else unknown_columns(request.show, model)
+        return wire.Neighbours(similar, name, unknown)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
@@ -169,7 +176,8 @@ class Service:
         for number, new in enumerate(request.events):
             arm, model, name = self.models.of(new.user)
             unknown += self._unknown_in(new, number, model)
-            time = event_time(new.time)
+            with placed(f"events[{number}].time"):
+                time = event_time(new.time)
             events.append(
                 Event(
                     new.user,
@@ -183,7 +191,7 @@ class Service:
                     value=new.value,
                 )
             )
-        position = await asyncio.wrap_future(store.submit(events))
+        position = await asyncio.wrap_future(_submitted(store, events))
         await self.models.catch_up()
         if self.metrics is not None:
             self.metrics.count("events", len(events))
@@ -197,7 +205,8 @@ class Service:
         parts, place = unknown_in_event(event, model), f"events[{number}]"
         if parts and self.strict:
             error = event_error(event, parts[0], model)
-            raise UnknownError(f"{error} - at `$.{place}.{parts[0]}`")
+            with placed(f"{place}.{parts[0]}"):
+                raise error
         if parts and self.metrics is not None:
             self.metrics.count("unknown_items", ITEM in parts)
             self.metrics.count("unknown_types", EVENT in parts)
@@ -347,6 +356,28 @@ class Service:
         if self.store is None:
             raise ProblemError(501, "this service stores no events: start it with --events")
         return self.store
+
+
+def _answers(model: Any, questions: Sequence[Question], rows: Sequence[int]) -> list[Answer]:
+    """Return the answers of a model; an error names the row of its question."""
+    try:
+        return model.answers(questions)
+    except FmpairError:
+        for row, question in zip(rows, questions):
+            with placed(f"questions[{row}]"):
+                model.answers([question])
+        raise
+
+
+def _submitted(store: EventStore, events: Sequence[Event]) -> Future[int]:
+    """Submit events to a store; an error names the row of the event."""
+    try:
+        return store.submit(events)
+    except DataError:
+        for row, event in enumerate(events):
+            with placed(f"events[{row}]"):
+                check_events([event])
+        raise
 
 
 def _why_empty(
