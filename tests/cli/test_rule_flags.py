@@ -6,7 +6,7 @@ import pytest
 
 from fmpair.cli.flags import in_shell
 from fmpair.errors import OptionError
-from fmpair.events.event import Impression, now
+from fmpair.events.event import Event, Impression, ItemChange, now
 from fmpair.events.store import beside, open_store
 from fmpair.fitted.rules import rules_of
 
@@ -49,12 +49,26 @@ def test_lists_that_a_service_logged_are_left_out(fmpair, own, tmp_path):
     assert fmpair(*everyone, "-o", tmp_path / "parts").code == 0  # resumes
 
 
+def test_an_event_store_gives_the_lists_of_its_service(fmpair, own, tmp_path):
+    best, second, third = listed(fmpair, own)
+    url = tmp_path / "shop.db"
+    store = open_store(url)
+    store.put_items([ItemChange(best, {"removed": True}), ItemChange(third, {"price": 5})])
+    store.append([Event("user-001", second, now())])
+    store.close()
+    live = listed(fmpair, own, "--events", url)
+    assert live[0] == third and not {best, second} & {*live}
+    assert listed(fmpair, own, "--events", url, "--where", "price<=5") == [third]
+    everyone = fmpair("recommend", own, "--all", "-n", "3", "--events", url)
+    assert best not in everyone.out and everyone.code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--exclude-shown", "7d"], "model.events.db does not exist: give the one with the lists"),
         (["--exclude-shown", "soon"], "--exclude-shown must be a time such as '30d'"),
-        (["--events", "x.db"], "--events has the lists shown: give --exclude-shown TIME with it"),
+        (["--events", "x.db"], "error: the event store x.db does not exist\n"),
         (["--limit", "kind=0"], "--limit kind=0: the number must be whole and at least 1"),
         (["--boost", "kind:a=1e99"], "--boost kind:a=1e+99: the number must be from"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ from fmpair.cli.input import model_file
 from fmpair.errors import DataError, OptionError
 
 if TYPE_CHECKING:
-    import polars as pl
+    from fmpair.events.store import EventStore
+    from fmpair.models.catalog import Model as Fitted
 
 _option, _repeated = partial(text_flag, "Rules"), partial(repeated_flag, "Rules")
 RULE_FLAGS = (
@@ -32,25 +34,51 @@ RULE_FLAGS = (
         "exclude_shown",
         "TIME",
         "Exclude the items of lists that a service logged for the user within this time, such as "
-        "7d.",
+        "7d; uses --events.",
     ),
     _option(
         "events",
         "URL",
-        "The event store with these lists: sqlite:PATH or postgresql://...; by default beside the "
-        "model.",
+        "The event store of a service, whose events and changed items are used as in its lists: "
+        "sqlite:PATH or postgresql://...",
     ),
     _option("rules", "FILE", "A YAML file of named rules; choose one with --rule."),
     _option("rule", "NAME", "The name of the rules to use from --rules."),
 )
 
 
-def rule_options(values: dict[str, Any], model: str) -> dict[str, Any]:
-    """Return the values of RULE_FLAGS as options of `recommend`, without those not given.
+def with_rules(fitted: Fitted, values: dict[str, Any], model: str) -> tuple[Fitted, dict[str, Any]]:
+    """Return a model, and the values of RULE_FLAGS as options of its `recommend`.
 
-    model: the path of the model, beside which its service stores the lists shown.
+    With an event store, the model answers as a service of the store: with its events and changed
+    items. model: the path of the model, beside which that store is by default.
     """
-    file, name, within = values["rules"], values["rule"], values["exclude_shown"]
+    options = _options(values)
+    named_time = options["rules"].shown_within if "rules" in options else ""
+    within, url = values["exclude_shown"] or named_time, values["events"]
+    if not within and url is None:
+        return fitted, options
+    from fmpair.bridges.adapter import Requirement
+    from fmpair.events.frame import shown_lists
+    from fmpair.features.field import duration
+    from fmpair.fitted.file import checksum_of
+
+    Requirement("msgspec", "msgspec", "serve").check()
+    from fmpair.serve.live_models import as_served
+    from fmpair.serve.unknown_users import UnknownUsers
+
+    if within:
+        duration(within, "exclude_shown")  # a wrong time is told before a missing store
+    with _opened(url, model) as store:
+        fitted, _ = as_served(fitted, checksum_of(model_file(model)), store, UnknownUsers())
+        if within:
+            options["exclude_shown"] = shown_lists(store, within)
+    return fitted, options
+
+
+def _options(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the rules that flags and a file give, without those not given."""
+    file, name = values["rules"], values["rule"]
     if (file is None) != (name is None):
         raise OptionError("--rules FILE and --rule NAME must be given together")
     options = {
@@ -64,29 +92,17 @@ def rule_options(values: dict[str, Any], model: str) -> dict[str, Any]:
         from fmpair.config.read import named_rules, read_rules
 
         options["rules"] = named_rules(read_rules(file), name)
-        within = within or options["rules"].shown_within
-    if within:
-        options["exclude_shown"] = _shown_lists(within, values["events"], model)
-    elif values["events"] is not None:
-        raise OptionError("--events has the lists shown: give --exclude-shown TIME with it")
     return options
 
 
-def _shown_lists(within: str, url: str | None, model: str) -> pl.DataFrame:
-    from contextlib import closing
-
-    from fmpair.events.frame import shown_lists
+def _opened(url: str | None, model: str) -> closing[EventStore]:
     from fmpair.events.store import beside, open_store
-    from fmpair.features.field import duration
 
-    duration(within, "exclude_shown")  # a wrong time is told before a missing store
     try:
-        store = open_store(url or beside(model_file(model)), make=False)
+        return closing(open_store(url or beside(model_file(model)), make=False))
     except DataError as error:
         hint = "" if url else ": give the one with the lists that were shown as --events URL"
         raise DataError(f"{error}{hint}") from None
-    with closing(store) as events:
-        return shown_lists(events, within)
 
 
 def _whole(column: str, text: str) -> int:

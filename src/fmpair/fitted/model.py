@@ -226,7 +226,7 @@ class FittedModel(ABC):
         """
         frame = query_frame(self.space, users, context, history, time)
         whole("n", n, 1)
-        chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
+        chosen = chosen_items(self, candidates, exclude, unknown == "error")
         pairs, shown = shown_pairs(self.id_lookup.items, exclude_shown)
         ruling = bound(self, rules_of(where, limit, boost, diversity, shown, rules))
         lists = []

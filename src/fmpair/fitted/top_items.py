@@ -11,7 +11,8 @@ import polars as pl
 from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
 from fmpair.features import FeatureSpace
-from fmpair.fitted.id_lookup import Ids, ids_of
+from fmpair.fitted.history import LiveState
+from fmpair.fitted.id_lookup import IdLookup, ids_of
 from fmpair.fitted.question import Queries, name_of, option_items
 from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.threads import side_by_side
@@ -20,11 +21,21 @@ from fmpair.threads import side_by_side
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def chosen_items(items: Ids, candidates: Any, exclude: Any, strict: bool) -> np.ndarray | None:
+class ListsItems(Protocol):
+    """A model with ids of items, of which some may be removed while it is in service."""
+
+    id_lookup: IdLookup
+    live: LiveState | None
+
+
+def chosen_items(
+    model: ListsItems, candidates: Any, exclude: Any, strict: bool
+) -> np.ndarray | None:
     """Return the numbers of the items that may be listed, ascending; None for all items.
 
     strict: raise for unknown items of candidates and exclude, else ignore them.
     """
+    items = model.id_lookup.items
     allowed = np.ones(len(items.vocabulary), bool)
     for option, ids, value in (("candidates", candidates, True), ("exclude", exclude, False)):
         if ids is not None:
@@ -32,6 +43,8 @@ def chosen_items(items: Ids, candidates: Any, exclude: Any, strict: bool) -> np.
             if value:
                 allowed[:] = False
             allowed[numbers[numbers >= 0]] = value
+    if model.live is not None:
+        allowed[model.live.removed] = False
     return None if allowed.all() else np.flatnonzero(allowed)
 
 
