@@ -123,6 +123,8 @@ def test_named_rules_leave_out_what_was_shown_within_their_time(service):
     assert len(fresh) == 2 and not set(shown) & set(fresh)
     assert listed(rules="new", exclude_shown=[]) == everything  # replaces the time
     assert listed(rules="new", exclude_shown=[everything[1]]) == [shown[0], *everything[2:]]
+    told = ask(service, "/v1/recommend", {**asked, "exclude_shown": ["boot", "gone"]}).json
+    assert told["unknown"] == ["exclude_shown"]
     batch = {"questions": [{**asked, "rules": "new"}, asked]}
     first, second = ask(service, "/v1/recommend/batch", batch).json["answers"]
     assert [one["item"] for one in first["items"]] == everything[1:]

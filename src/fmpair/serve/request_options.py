@@ -92,6 +92,9 @@ def unknown_parts(request: wire.BaseRequest, model: Any, answer: Answer) -> list
     if answer.passed_over:
         given = ((name, getattr(request, name, None)) for name in LISTS)
         parts += [name for name, ids in given if ids and (lookup.items.numbers(ids) < 0).any()]
+    shown = getattr(request, "exclude_shown", None)
+    if isinstance(shown, list) and shown and (lookup.items.numbers(shown) < 0).any():
+        parts.append("exclude_shown")
     parts += _unknown_context(request.context, model)
     if request.time is not None and not knows_time(model.space):
         parts.append("time")
