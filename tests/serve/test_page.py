@@ -319,8 +319,8 @@ def test_both_arms_are_shown_side_by_side_with_titles(tab, tmp_path):
         .then(pl.lit("/page/icon.svg"))
         .otherwise(pl.lit(PICTURE)),
     )
-    data = Dataset.from_frame(EVENTS).with_items(titles)
-    recipe = FMPair(factors=4, epochs=9, history=0, order=2, times=False, seed=1)
+    data = Dataset.from_frame(EVENTS, order="rows").with_items(titles)
+    recipe = FMPair(factors=4, epochs=9, history=3, order=2, times=False, seed=1)
     for name, seed in (("model", 1), ("next", 2)):
         replace(recipe, seed=seed).fit(data).save(tmp_path / f"{name}.fmpair")
     options = ("--candidate", tmp_path / "next.fmpair", "--images", "picture")
@@ -339,6 +339,13 @@ def test_both_arms_are_shown_side_by_side_with_titles(tab, tmp_path):
             assert [len(one) for one in both] == [10, 10] and both[0] != both[1]
             assert all(name.startswith("The ") for one in both for name in one)
             assert tab.run("document.documentElement.scrollWidth") <= width
+            tab.click("#list .head")
+            tab.wait("document.querySelector('.terms')")
+            tab.wait(
+                "[...document.querySelectorAll('.terms th')]"
+                ".every((one) => !/history (day|night)/.test(one.title))"
+            )
+            assert any(text.startswith("history The ") for text in tab.texts(".terms th"))
             pictures = tab.run("[...document.querySelectorAll('.picture')].map(one => one.src)")
             assert set(pictures) == {f"{address}page/icon.svg"}
             assert tab.run("document.querySelector('#cards details').open") is False
