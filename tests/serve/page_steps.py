@@ -4,9 +4,17 @@ import json
 from urllib.parse import quote
 
 import polars as pl
+import pytest
+from browser import program
 
 from fmpair.testing import day_and_night
 
+for needed in ("websockets", "uvicorn", "msgspec"):
+    pytest.importorskip(needed)
+IN_BROWSER = [  # marks
+    pytest.mark.slow,
+    pytest.mark.skipif(program() is None, reason="Chromium is not installed"),
+]
 SCRIPT = "<script>alert(1)</script>"  # an item of the day
 IMAGE = '"><img src=x onerror=alert(2)>'  # a user
 WIDTHS = (1280, 390)

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from browser import program
 from page_steps import (
     ANN,
     CONTRAST,
     DAY,
     EVENTS,
     IMAGE,
+    IN_BROWSER,
     SCRIPT,
     SEEN,
     WIDTHS,
@@ -27,12 +27,7 @@ from fmpair import FMPair
 from fmpair.data import Dataset
 from fmpair.models import ItemKNN
 
-for needed in ("websockets", "uvicorn", "msgspec"):
-    pytest.importorskip(needed)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(program() is None, reason="Chromium is not installed"),
-]
+pytestmark = IN_BROWSER
 
 
 @pytest.fixture(scope="module")

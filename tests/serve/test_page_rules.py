@@ -2,19 +2,13 @@
 
 import polars as pl
 import pytest
-from browser import program
-from page_steps import ANN, CONTRAST, EVENTS, WIDTHS, ask, changed, choose, names
+from page_steps import ANN, CONTRAST, EVENTS, IN_BROWSER, WIDTHS, ask, changed, choose, names
 from running import service
 
 from fmpair import FMPair
 from fmpair.data import Dataset
 
-for needed in ("websockets", "uvicorn", "msgspec"):
-    pytest.importorskip(needed)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(program() is None, reason="Chromium is not installed"),
-]
+pytestmark = IN_BROWSER
 
 
 @pytest.fixture(scope="module")
