@@ -10,6 +10,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
+from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace
 from fmpair.fitted.history import LiveState
 from fmpair.fitted.id_lookup import IdLookup, ids_of
@@ -267,8 +268,15 @@ def _picked(
         for limit in limits:
             left[limit.full_after(position)] = False
         if share and len(picked) < n:
-            near += model.nearness(int(items[position]), items) / max(n - 1, 1)
+            near += _nearness(model, int(items[position]), items) / max(n - 1, 1)
     return np.array(sorted(picked), np.int64)
+
+
+def _nearness(model: ScoresItems, item: int, items: np.ndarray) -> np.ndarray:
+    try:
+        return model.nearness(item, items)
+    except OptionError as error:
+        raise OptionError(f"{named('diversity')}: {error}") from None
 
 
 class _Limit:
