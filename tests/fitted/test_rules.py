@@ -147,7 +147,7 @@ def test_neighbours_can_be_diverse_and_a_model_without_vectors_says_so():
     assert plain[0] == other[0] and plain != other
     assert model.answer(1, 9, where="brand=b", exclude_seen=False).items
     with pytest.raises(
-        OptionError, match="^diversity: a model without vectors, .* has no similarities"
+        OptionError, match=r"^diversity: a model without vectors, .* has no similarities"
     ):
         MODEL.answer("u", 3, diversity=0.5)
 
