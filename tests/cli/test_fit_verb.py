@@ -65,7 +65,7 @@ def test_parts_of_times_are_fields_and_asked_for_at_a_moment(fmpair, tmp_path):
     assert names[:2] == ["timestamp.hour", "timestamp.weekend"]
     asked = ("recommend", tmp_path / "m", "--user", "u1", "-n", "1", "--time")
     assert fmpair(*asked, "2024-06-01 20:15").code == 0
-    assert_refused(fmpair(*asked, "tonight"), "'timestamp' is text, not a time")
+    assert_refused(fmpair(*asked, "tonight"), "'tonight' is not a time: give text such as")
 
 
 def test_quiet_says_nothing(fmpair, files, tmp_path):

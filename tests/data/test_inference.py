@@ -72,6 +72,16 @@ def test_another_name_of_the_item_is_kept_of_it():
     assert role(texts, "headline") == "display only"
 
 
+def test_titles_of_few_items_are_no_context():
+    few = (
+        frame()
+        .with_columns(item=pl.Series(ITEM % 12))
+        .with_columns(title=pl.format("The {}", pl.lit(pl.Series(ITEM % 12))))
+    )
+    assert taken(few)["title"] == "display only"
+    assert taken(few.rename({"title": "place"}))["place"] == "context"  # too few to conclude
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [

@@ -109,6 +109,18 @@ def test_a_model_with_event_weights_learns_from_stored_types():
     assert "action" not in events_for(space, typed(None)).columns
 
 
+def test_an_event_of_a_type_without_weight_does_not_count_as_the_weakest():
+    log = pl.DataFrame(
+        {"user": ["u1", "u2", "u3"], "item": ["i0", "i1", "i2"], "action": ["view", "buy", "tap"]}
+    )
+    weights = {"tap": 0.0, "view": 1.0, "buy": 5.0}
+    space = FeatureSpace.fit(as_dataset(log, event_type="action", event_weights=weights))
+    with pytest.warns(Notice, match=r"1 of 3 events have no type, .* count as 'view'"):
+        frame = events_for(space, typed("buy", "tap", "wish"))
+    assert frame["action"].to_list() == ["buy", "tap", "view"]
+    assert new_events(space, None, frame).columns["weight"].to_list() == [5.0, 0.0, 1.0]
+
+
 def test_a_model_with_levels_learns_from_stored_types():
     space = FeatureSpace.fit(as_dataset(pl.DataFrame({"user": ["u1"], "item": ["i0"]})))
     for recipe in (FMPair(levels=["view", "buy"]), FMPairLevels(levels=["view", "buy"])):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from fmpair import Dataset, FMPair, load
-from fmpair.errors import OptionError
+from fmpair.errors import DataError, OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.fitted import query_encoder
 from fmpair.testing import day_and_night
@@ -121,3 +121,10 @@ def test_days_since_the_last_event_go_by_what_the_model_knows():
     later = pl.DataFrame({"user": [3], "item": [5], "timestamp": [last + LATE]})
     assert even(model.extended(later), last + LATE + SOON) == 0  # half an hour after that
     assert even(model.update(later, epochs=1), last + LATE + SOON) == 0
+
+
+@pytest.mark.parametrize("time", ["tonight", 5, "2024-13-41"])
+def test_what_is_not_a_time_is_refused_in_words_of_the_question(model, time):
+    for ask in (model.recommend, model.answer):
+        with pytest.raises(DataError, match=rf"^'?{time}'? is not a time: give text such as 2024"):
+            ask("u1", 3, time=time)

@@ -146,7 +146,9 @@ def test_neighbours_can_be_diverse_and_a_model_without_vectors_says_so():
     plain, other = (model.answer(1, 4, exclude_seen=False, diversity=d).items for d in (0.0, 1.0))
     assert plain[0] == other[0] and plain != other
     assert model.answer(1, 9, where="brand=b", exclude_seen=False).items
-    with pytest.raises(OptionError, match="no similarities"):
+    with pytest.raises(
+        OptionError, match=r"^diversity: a model without vectors, .* has no similarities"
+    ):
         MODEL.answer("u", 3, diversity=0.5)
 
 
@@ -214,19 +216,26 @@ def test_a_boost_of_a_value_that_no_item_has_says_which_was_meant(boost, idle, h
         ({"where": "price=" + "9" * 400}, "'price' takes a number"),
         ({"where": "stock=maybe"}, "'stock' takes true or false, not 'maybe'"),
         ({"where": "since>soon"}, "takes a time such as 2024-01-31, not 'soon'"),
-        ({"where": [3]}, "where takes texts"),
-        ({"limit": {"brand": 0}}, "limit must be a whole number of at least 1"),
-        ({"limit": "brand"}, "limit takes columns such as"),
+        ({"where": [3]}, "where=3 is not a condition: write 'category=shoes,bags'"),
+        ({"where": 3}, "where=3 is no list of conditions: write 'category=shoes,bags'"),
+        ({"limit": {"brand": 0}}, "limit={'brand': 0}: the number must be whole and at least 1"),
+        ({"limit": {"brand": True}}, "limit={'brand': True}: the number must be whole"),
+        ({"limit": "brand"}, "limit='brand' gives no number per column: write limit={'brand': 2}"),
         ({"limit": {"brnd": 1}}, "limit: unknown item column 'brnd'"),
-        ({"boost": {"brand": 0.3}}, "boost takes values such as"),
-        ({"boost": {"brand": {"a": "much"}}}, "boost must be a"),
-        ({"boost": {"brand": {"a": float("inf")}}}, "boost must be a number, not inf"),
+        (
+            {"boost": {"brand": 0.3}},
+            "boost={'brand': 0.3} gives no number per value: write boost={'brand': {'ACME': 0.3}}",
+        ),
+        ({"boost": {"brand": {"a": "much"}}}, "boost={'brand': {'a': 'much'}}: the number must be"),
+        ({"boost": {"brand": {"a": float("inf")}}}, "boost={'brand': {'a': inf}}: the number must"),
         (
             {"boost": {"brand": {"a": 1e39}}},
-            "boost must be a number up to 1,000,000,000, not 1e+39",
+            "{'a': 1e+39}}: the number must be from -1,000,000,000 to 1,000,000,000",
         ),
         ({"diversity": 1.5}, "diversity must be from 0 to 1, not 1.5"),
-        ({"exclude_shown": "7d"}, "exclude_shown takes items, not '7d'"),
+        ({"exclude_shown": "7d"}, "exclude_shown='7d' needs the lists that users were shown"),
+        ({"exclude_shown": "7x"}, "exclude_shown must be a time such as '30d' or '12h', not '7x'"),
+        ({"exclude_shown": 7}, "exclude_shown=7 is neither a list of items nor a time such as 7d"),
     ],
 )
 def test_a_bad_rule_is_refused_in_one_line(rules, reason):
@@ -237,6 +246,14 @@ def test_a_bad_rule_is_refused_in_one_line(rules, reason):
 
 def test_values_with_commas_are_quoted():
     assert condition('maker="Ben, Jerry",Mars').values == ("Ben, Jerry", "Mars")
+
+
+@pytest.mark.parametrize("meant", ["Ben, Jerry", "Ben Jerry", '"Ben, Jery"'])
+def test_a_condition_without_quotes_around_a_comma_is_told_with_them(meant):
+    makers = {"item": [1, 2], "maker": ["Ben, Jerry", "Mars"]}
+    data = Dataset.from_frame({"user": ["u", "v"], "item": [1, 2]}, items=makers)
+    answer = Popularity().fit(data).answer("u", where=f"maker={meant}")
+    assert answer.empty.endswith('. Did you mean maker="Ben, Jerry"?')
 
 
 def test_rules_are_added_up_and_come_back_as_options():
@@ -251,6 +268,58 @@ def test_rules_are_added_up_and_come_back_as_options():
     assert rules_of(**both.options()) == both
     assert rules_of() is None and rules_of(diversity=0) is None
     assert listed(where="stock=true", rules=rules_of(where="brand=a", limit={"brand": 1})) == [0]
+
+
+def test_a_diversity_of_0_replaces_that_of_named_rules():
+    named = rules_of(diversity=0.7, where="stock=true")
+    assert (named + rules_of(diversity=0.2, where="brand=a")).diversity == 0.2
+    vectors = np.tile(np.float32([1, 0]), (10, 1))
+    vectors[9] = 0, 1  # the only item unlike the others
+    model = model_of(vectors)
+    assert 9 in model.answer("v", 3, rules=named).items
+    assert model.answer("v", 3, rules=named, diversity=0).items == [1, 3, 4]
+
+
+def test_an_error_and_an_empty_list_name_the_rules_they_come_from():
+    named = Rules(("price<=10", "brand=b"), file="rules.yaml", name="front_page")
+    said = MODEL.answer("u", where="price>0", rules=named).empty
+    assert said == (
+        "no item is left by where 'brand=b' of the rules 'front_page' "
+        "after where 'price<=10' of the rules 'front_page'"
+    )
+    wrong = Rules(limit=(("brnd", 2),), file="rules.yaml", name="front_page")
+    with pytest.raises(OptionError, match=r"^rules.yaml: front_page: limit: unknown item column"):
+        MODEL.recommend("u", where="price>0", rules=wrong)
+    with pytest.raises(OptionError, match=r"^where: unknown item column 'prize'"):
+        MODEL.recommend("u", where="prize>0", rules=named)
+
+
+def test_each_user_of_a_frame_is_spared_what_that_user_was_shown():
+    shown = pl.DataFrame({"user": ["u", "u", "v", "x"], "item": ["0", "1", "2", "77"]})
+    lists = MODEL.recommend(["u", "v", "w"], 2, exclude_seen=False, exclude_shown=shown)
+    assert lists["item"].to_list() == [2, 3, 0, 1, 0, 1]
+    ruled = MODEL.recommend(
+        ["u", "v"], 2, exclude_seen=False, exclude_shown=shown, where="brand=a", candidates=[1, 2]
+    )
+    assert ruled.select("user", "item").rows() == [("u", 2), ("v", 1)]
+    stranger = pl.DataFrame({"user": ["x", "u"], "item": [0, 1]})
+    both = MODEL.recommend(
+        ["x", "u"], 1, exclude_seen=False, exclude_shown=stranger, unknown="popular"
+    )
+    assert both["item"].to_list() == [1, 0]
+    with pytest.raises(LookupError, match="the frame of exclude_shown needs a column 'user'"):
+        MODEL.recommend("u", exclude_shown=shown.select("item"))
+
+
+def test_the_lists_shown_replace_the_time_of_named_rules():
+    named = rules_of(exclude_shown="7d", where="brand=a")
+    shown = pl.DataFrame({"user": ["u"], "item": [0]})
+    asked = {"exclude_seen": False, "rules": named}
+    assert MODEL.recommend("u", 2, exclude_shown=shown, **asked)["item"].to_list() == [1, 2]
+    assert MODEL.answer("u", 2, exclude_shown=[1], **asked).items == [0, 2]
+    assert MODEL.answer("u", 2, exclude_shown=[], **asked).items == [0, 1]
+    with pytest.raises(OptionError, match="exclude_shown='7d' needs the lists"):
+        MODEL.answer("u", 2, **asked)
 
 
 def test_rules_need_columns_of_items():

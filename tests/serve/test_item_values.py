@@ -11,7 +11,6 @@ from fmpair import FMPair
 from fmpair.data import Dataset
 from fmpair.errors import DataError
 from fmpair.events.event import ItemChange
-from fmpair.events.store import open_store
 from fmpair.features import Field
 from fmpair.serve.application import Application
 from fmpair.serve.item_push import bodies, read_changes
@@ -62,13 +61,6 @@ def path(request, tmp_path_factory):
     file = tmp_path_factory.mktemp("shop") / "model.fmpair"
     recipe.fit(data.with_items(items, display=["made"])).save(file)
     return file
-
-
-@pytest.fixture
-def store(tmp_path):
-    own = open_store(tmp_path / "events.db")
-    yield own
-    own.close()
 
 
 def started(path, store):

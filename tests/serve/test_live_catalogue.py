@@ -11,7 +11,6 @@ from asking import ask
 from fmpair import FMPair, load
 from fmpair.data import Dataset
 from fmpair.events.event import ItemChange
-from fmpair.events.store import open_store
 from fmpair.fitted.question import Question
 from fmpair.fitted.rules import rules_of
 from fmpair.serve.application import Application
@@ -55,13 +54,6 @@ def files(tmp_path_factory):
     recipe.fit(log.with_items(items())).save(folder / "kinds.fmpair")
     recipe.fit(log).save(folder / "plain.fmpair")
     return folder
-
-
-@pytest.fixture
-def store(tmp_path):
-    own = open_store(tmp_path / "events.db")
-    yield own
-    own.close()
 
 
 @pytest.fixture
@@ -112,7 +104,11 @@ def test_a_removed_item_is_in_no_answer_until_it_comes_back(service):
     assert listed(service) == others
     assert listed(service, candidates=[best, others[0]]) == [others[0]]
     assert ask(service, "/v1/score", {"user": "u0", "items": [best]}).json["items"] == []
-    assert ask(service, "/v1/explain", {"user": "u0", "item": best}).status == 404
+    assert ask(service, "/v1/score", {"user": "u0", "items": [best]}).json["unknown"] == ["items"]
+    for path, body in (("explain", {"user": "u0", "item": best}), ("similar", {"item": best})):
+        refused = ask(service, f"/v1/{path}", body)
+        assert refused.status == 404
+        assert refused.json["detail"].startswith(f"item '{best}' is removed: PUT /v1/items")
     batch = ask(service, "/v1/recommend/batch", {"questions": [{"user": "u0", "n": 30}] * 2}).json
     assert all(best not in [i["item"] for i in one["items"]] for one in batch["answers"])
     assert best not in ask(service, "/v1/items?n=100").json["ids"]
@@ -149,6 +145,26 @@ def test_columns_that_are_not_named_stay_and_null_erases(service):
     assert catalogue().row("i3") | {"kind": ""} == {"price": 6.5, "tags": ["a", "b"], "kind": ""}
     put(service, {"item": "i3", "tags": None})
     assert "tags" not in catalogue().row("i3") and catalogue().row("i4")["in_stock"] is True
+
+
+def test_an_erased_attribute_has_no_effect_at_once_and_after_a_new_start(files, store):
+    before = load(files / "kinds.fmpair")
+    bare = with_items(before, pl.Series(["bare"]), pl.DataFrame({"kind": [None]}))
+    first = Application(Service(LiveModels(files / "kinds.fmpair", store), store))
+    put(first, {"item": "new", "kind": "book"}, {"item": "bare", "price": 5})
+    with_kind, without = score(first, "new"), score(first, "bare")
+    assert with_kind != without
+    plain = score(first, "i2")
+    put(first, {"item": "new", "kind": None}, {"item": "i2", "kind": None})
+    assert score(first, "new") == pytest.approx(without, abs=1e-6)
+    one = ask(first, "/v1/explain", {"user": "u0", "item": "i2"}).json
+    assert not any("kind" in term["item"] for term in one["terms"]) and one["score"] != plain
+    again = Application(Service(LiveModels(files / "kinds.fmpair", store), store))
+    for item in ("new", "bare", "i2"):
+        assert score(again, item) == pytest.approx(score(first, item), abs=1e-6)
+    put(first, {"item": "i2", "kind": "book"})
+    assert score(first, "i2") == pytest.approx(plain, abs=1e-6)
+    assert "bare" in bare.item_ids
 
 
 def test_a_request_that_began_before_a_change_finishes_with_the_catalogue_it_began_with(service):
@@ -230,7 +246,8 @@ def test_a_request_may_choose_the_arm_and_is_then_not_stored(files, store):
         ({"price": 3}, "no item is named - at `$.items[0]`"),
         ({"item": ""}, "invalid item id ''"),
         ({"item": None}, "invalid item id 'None'"),
-        ({"item": "i1", "removed": "yes"}, "'removed' must be true or false, not 'yes'"),
+        ({"item": 5, "price": 3}, "item 5: the ids of the model's items are text"),
+        ({"item": "i1", "removed": "yes"}, "item 'i1': 'removed' must be true or false, not 'yes'"),
         ({"item": "i1", "": 1}, "invalid column ''"),
         ({"item": "i1", "price": "cheap"}, "item 'i1': 'price' takes a number, not 'cheap'"),
         ({"item": "i1", "x": "\0"}, "characters that cannot be stored"),

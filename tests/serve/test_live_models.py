@@ -51,13 +51,6 @@ def path(fitted, tmp_path):
     return Path(shutil.copy(fitted / "first.fmpair", tmp_path / "model.fmpair"))
 
 
-@pytest.fixture
-def store(tmp_path):
-    own = open_store(tmp_path / "events.db")
-    yield own
-    own.close()
-
-
 def put(source, target):
     """A new file in the place of another, as whoever deploys one should."""
     shutil.copy(source, f"{target}.new")

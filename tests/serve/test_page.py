@@ -2,43 +2,32 @@
 
 import json
 from dataclasses import replace
-from urllib.parse import quote
 
 import polars as pl
 import pytest
-from browser import browser, program
+from page_steps import (
+    ANN,
+    CONTRAST,
+    DAY,
+    EVENTS,
+    IMAGE,
+    IN_BROWSER,
+    SCRIPT,
+    SEEN,
+    WIDTHS,
+    ask,
+    changed,
+    choose,
+    names,
+    number,
+)
 from running import service
 
 from fmpair import FMPair
 from fmpair.data import Dataset
 from fmpair.models import ItemKNN
-from fmpair.testing import day_and_night
 
-for needed in ("websockets", "uvicorn", "msgspec"):
-    pytest.importorskip(needed)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(program() is None, reason="Chromium is not installed"),
-]
-
-SCRIPT = "<script>alert(1)</script>"  # an item of the day
-IMAGE = '"><img src=x onerror=alert(2)>'  # a user
-WIDTHS = (1280, 390)
-
-
-def events():
-    """`day_and_night` with names: `day 2`, `night 3`; two names that some pages would run."""
-    frame = day_and_night().frame().rename({"time": "daytime"})
-    named = pl.col("daytime") + " " + pl.col("item").cast(pl.String)
-    item = pl.when(pl.col("item") == 0).then(pl.lit(SCRIPT)).otherwise(named)
-    user = pl.when(pl.col("user") == "u0").then(pl.lit(IMAGE)).otherwise(pl.col("user"))
-    return frame.with_columns(item=item, user=user)
-
-
-EVENTS = events()
-SEEN = {user: set(rows["item"]) for (user,), rows in EVENTS.group_by("user")}
-ANN = next(user for user in sorted(SEEN) if user != IMAGE and SCRIPT not in SEEN[user])
-DAY = [name for name in EVENTS["item"].unique() if not name.startswith("night")]
+pytestmark = IN_BROWSER
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +36,6 @@ def address(tmp_path_factory):
     FMPair(factors=4, epochs=40, seed=1).fit(EVENTS).save(path)
     with service(path) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def tab():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -66,31 +49,6 @@ def page(tab, address):
     yield tab
     assert tab.errors == []
     assert [url for url in tab.requests if not url.startswith((address, "about:"))] == []
-
-
-def ask(page, address, **question):
-    """Open the page at a question, and wait for the list."""
-    parts = "&".join(f"{name}={quote(value)}" for name, value in question.items())
-    page.open(f"{address}#{parts}")
-    return names(page)
-
-
-def names(page):
-    """The items listed, once nothing is asked any more."""
-    page.wait("document.querySelector('#list .row') && !document.querySelector('.waiting')")
-    return page.texts("#list .head .name")
-
-
-def number(text):
-    return float(text.replace("−", "-"))
-
-
-def changed(page, before):
-    page.wait(
-        "JSON.stringify([...document.querySelectorAll('#list .head .name')].map(e => "
-        f"e.textContent)) !== JSON.stringify({json.dumps(before)})"
-    )
-    return names(page)
 
 
 def test_a_user_is_found_by_search_and_the_list_follows_the_context(page):
@@ -220,7 +178,7 @@ def test_everything_can_be_done_by_keyboard(page):
     page.press("Tab", "ArrowDown")
     assert page.run(focused) == "context-0"
     listed = changed(page, before)
-    page.press(*["Tab"] * 5)  # past the rules
+    page.press(*["Tab"] * 4)  # past diversity, the number of items and the reset
     assert page.run(focused) == "head" and page.run(visible)
     page.press("Enter")
     page.wait("document.querySelector('.terms') && document.querySelector('.alike-item')")
@@ -275,20 +233,15 @@ def test_what_the_service_refuses_is_said_in_its_words(page, address):
     assert page.run("document.querySelector('#problem').hidden")
 
 
-def test_rules_are_asked_for_and_are_in_the_address(page, address):
+def test_diversity_is_asked_for_and_is_in_the_address(page, address):
     plain = ask(page, address, user=ANN, n="5")
-    page.run("document.querySelector('#diversity').value = '0.7'")
-    page.run("document.querySelector('#diversity').dispatchEvent(new Event('change'))")
+    choose(page, "diversity", "0.7")
     assert len(changed(page, plain)) == len(plain)
     assert page.run("location.hash").endswith("diversity=0.7")
-    page.click("#where")
-    page.press("kind=odd; nothing=1", "Enter")
-    page.wait("!document.querySelector('#problem').hidden")
-    assert page.text("#problem").startswith("where: ")
-    page.errors = [text for text in page.errors if "422" not in text]
-    page.click("#reset")
-    page.wait("document.querySelector('#list .row') && document.querySelector('#problem').hidden")
-    assert page.run("document.querySelector('#where').value") == ""
+    hidden = page.run(
+        "[...document.querySelectorAll('.field[hidden] label')].map(one => one.htmlFor)"
+    )
+    assert {"where", "limit", "boost", "rules"} <= set(hidden)  # items without columns
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -300,36 +253,6 @@ def test_it_fits_the_screen_and_can_be_read(page, address, width, scheme):
     page.wait("document.querySelector('.alike-item')")
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run(CONTRAST) == []
-
-
-# Texts below 4.5 : 1 against what lies behind them, and pieces of bars below 3 : 1 (WCAG).
-CONTRAST = """(() => {
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
-    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
-  const ratio = (a, b) => {
-    const [high, low] = [light(a), light(b)].sort((x, y) => y - x);
-    return (high + 0.05) / (low + 0.05);
-  };
-  const behind = (e) => {
-    for (; e; e = e.parentElement) {
-      const c = rgb(getComputedStyle(e).backgroundColor);
-      if (c.length === 3 || c[3] === 1) return c;
-    }
-  };
-  const bad = [];
-  for (const e of document.querySelectorAll('body *')) {
-    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    const style = getComputedStyle(e);
-    const text = own && e.checkVisibility() && ratio(rgb(style.color), behind(e));
-    if (text && text < 4.5) bad.push([text, e.outerHTML]);
-    const user_hash = e.matches('.piece:not(.rest), .total') &&
-      ratio(rgb(style.backgroundColor), behind(e.closest('.row')));
-    if (user_hash && user_hash < 3) bad.push([user_hash, e.outerHTML]);
-  }
-  return bad;
-})()"""
 
 
 def test_a_screen_reader_finds_a_name_for_all_that_can_be_used(page, address):
@@ -391,8 +314,8 @@ def test_both_arms_are_shown_side_by_side_with_titles(tab, tmp_path):
         .then(pl.lit("/page/icon.svg"))
         .otherwise(pl.lit(PICTURE)),
     )
-    data = Dataset.from_frame(EVENTS).with_items(titles)
-    recipe = FMPair(factors=4, epochs=9, history=0, order=2, times=False, seed=1)
+    data = Dataset.from_frame(EVENTS, order="rows").with_items(titles)
+    recipe = FMPair(factors=4, epochs=9, history=3, order=2, times=False, seed=1)
     for name, seed in (("model", 1), ("next", 2)):
         replace(recipe, seed=seed).fit(data).save(tmp_path / f"{name}.fmpair")
     options = ("--candidate", tmp_path / "next.fmpair", "--images", "picture")
@@ -411,6 +334,13 @@ def test_both_arms_are_shown_side_by_side_with_titles(tab, tmp_path):
             assert [len(one) for one in both] == [10, 10] and both[0] != both[1]
             assert all(name.startswith("The ") for one in both for name in one)
             assert tab.run("document.documentElement.scrollWidth") <= width
+            tab.click("#list .head")
+            tab.wait("document.querySelector('.terms')")
+            tab.wait(
+                "[...document.querySelectorAll('.terms th')]"
+                ".every((one) => !/history (day|night)/.test(one.title))"
+            )
+            assert any(text.startswith("history The ") for text in tab.texts(".terms th"))
             pictures = tab.run("[...document.querySelectorAll('.picture')].map(one => one.src)")
             assert set(pictures) == {f"{address}page/icon.svg"}
             assert tab.run("document.querySelector('#cards details').open") is False

@@ -12,7 +12,7 @@ import pytest
 from fmpair import Dataset
 from fmpair.models import Popularity
 from fmpair.serve.live_models import LiveModels
-from fmpair.serve.service import rules_in_service
+from fmpair.serve.request_options import rules_in_service
 from fmpair.serve.settings import CURRENT, DESCRIPTORS, WorkerSlot
 from fmpair.serve.worker import FileWatch
 
@@ -51,7 +51,8 @@ def test_a_model_without_a_column_that_rules_need_is_refused(path, tmp_path):
     saved(path, events())
     assert not models.reload()
     why = models.rejected[CURRENT].why
-    assert why.startswith("rules 'front_page' do not fit it: where: the model knows no columns")
+    wanted = f"it does not fit the rules: {rules}: front_page: where: the model knows no columns"
+    assert why.startswith(wanted)
     Popularity().fit(Dataset.from_frame(events(range(41)), items=items)).save(path)
     assert models.reload()
 

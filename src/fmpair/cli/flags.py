@@ -6,7 +6,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -128,7 +128,12 @@ def _with_value(flag: str, metavar: str | None, *value: Any) -> str:
         return f"{flag} {metavar or '...'}"
     each = value[0] if isinstance(value[0], list) else [value[0]]
     if isinstance(value[0], dict):
-        each = [f"{name}={part}" for name, part in value[0].items()]
+        inner = {n: p if isinstance(p, dict) else {None: p} for n, p in value[0].items()}
+        each = [
+            f"{name}={part}" if key is None else f"{name}:{key}={part}"
+            for name, parts in inner.items()
+            for key, part in parts.items()
+        ]
     texts = [
         part if part == "..." else shlex.quote(str(part).replace("\t", "\\t")) for part in each
     ]
@@ -145,65 +150,3 @@ def _resolved(command: Any, arguments: Sequence[str]) -> Any:
             break
         command = resolved
     return command
-
-
-# The flags of rules: `fmpair recommend --where 'price<=50' --limit brand=2`.
-
-_option, _repeated = partial(text_flag, "Rules"), partial(repeated_flag, "Rules")
-RULE_FLAGS = (
-    _repeated(
-        "where",
-        "CONDITION",
-        "Only items that meet this condition (repeat): 'category=shoes,bags', 'price<=50', "
-        "'not brand=ACME'.",
-    ),
-    _repeated("limit", "COLUMN=N", "At most N items per value of a column (repeat)."),
-    _repeated("boost", "COLUMN:VALUE=X", "Add X to the scores of items with this value (repeat)."),
-    _option(
-        "diversity",
-        "SHARE",
-        "From 0 to 1: a higher value makes the items of a list less similar.",
-        float | None,
-    ),
-    _option("rules", "FILE", "A YAML file of named rules; choose one with --rule."),
-    _option("rule", "NAME", "The name of the rules to use from --rules."),
-)
-
-
-def rule_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of RULE_FLAGS as options of `recommend`, without those not given."""
-    file, name = values["rules"], values["rule"]
-    if (file is None) != (name is None):
-        raise OptionError("--rules FILE and --rule NAME must be given together")
-    options = {
-        "where": values["where"],
-        "limit": {c: _whole(c, n) for c, n in pairs(values["limit"], "--limit").items()},
-        "boost": _boosts(values["boost"]),
-        "diversity": values["diversity"],
-    }
-    if file is not None:
-        from fmpair.config.read import named_rules, read_rules
-
-        options["rules"] = named_rules(read_rules(file), name)
-    return {name: value for name, value in options.items() if value}
-
-
-def _whole(column: str, text: str) -> int:
-    if not text.isdecimal():
-        raise OptionError(f"--limit {column} takes a whole number, not {text!r}")
-    return int(text)
-
-
-def _boosts(texts: list[str]) -> dict[str, dict[str, float]]:
-    boosts: dict[str, dict[str, float]] = {}
-    for text in texts:
-        target, sign, amount = text.rpartition("=")
-        column, colon, value = target.partition(":")
-        try:
-            number = float(amount)
-        except ValueError:
-            number = None
-        if not (column and colon and value and sign) or number is None:
-            raise OptionError(f"--boost takes COLUMN:VALUE=NUMBER, not {text!r}")
-        boosts.setdefault(column, {})[value] = number
-    return boosts

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fmpair.cli.flags import RULE_FLAGS, On, pairs, rule_options, with_flags
+from fmpair.cli.flags import On, pairs, with_flags
 from fmpair.cli.input import TABLE_FLAGS, Model, load_model, read_plain
 from fmpair.cli.output import Output, OutputFormat, emit, note, show, size_of, table, with_bar
+from fmpair.cli.rule_flags import RULE_FLAGS, with_rules
 from fmpair.cluster import check_on
 from fmpair.errors import DataError, OptionError
 
@@ -107,7 +108,7 @@ def recommend(
     """Recommend items to one user, several, a visitor, or all."""
     _check_exclusive({"--user": user, "--all": everyone, "--users-file": users_file}, history)
     _check_folder(on, bool(user or users_file or history), output)
-    fitted = _load(model, damping)
+    fitted, rules = with_rules(_load(model, damping), ruling, model)
     options: dict[str, Any] = {
         "history": _ids(history),
         "context": _context(context),
@@ -116,7 +117,7 @@ def recommend(
         "candidates": _read_items(candidates, table_flags) if candidates else None,
         "exclude": exclude or None,
         "user_features": read_plain(user_features, table_flags, "user") if user_features else None,
-    } | {"unknown": unknown, **rule_options(ruling)}
+    } | {"unknown": unknown, **rules}
     users = _users(users_file, table_flags) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)

@@ -7,6 +7,7 @@ This module reads the sections protocols, metrics, views, tune, compare, run and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -45,7 +46,7 @@ MAX_CELLS = 100_000  # models x folds x seeds
 # The least and the largest values of numbers in the sections tune, compare, run and output.
 MINIMA = {"trials": 1, "parallel": 1, "seed": 0, "workers": 1, "threads": 1, "curve": 0}
 MAXIMA = {"trials": 100_000, "workers": 256}
-RULE_KEYS = ("where", "limit", "boost", "diversity")
+RULE_KEYS = ("where", "limit", "boost", "diversity", "exclude_shown")
 
 
 @dataclass(frozen=True)
@@ -302,6 +303,7 @@ def read_rules(path: str | Path) -> dict[str, Rules]:
       limit: {brand: 2}
       boost: {brand: {ACME: 0.3}}
       diversity: 0.3
+      exclude_shown: 7d
     """
     try:
         text = Path(path).read_text("utf-8")
@@ -314,7 +316,7 @@ def read_rules(path: str | Path) -> dict[str, Rules]:
     rules, mistakes = {}, []
     for name, options in values.items():
         try:
-            rules[str(name)] = _rules(options)
+            rules[str(name)] = replace(_rules(options), file=str(path), name=str(name))
         except FmpairError as error:
             mistakes.append(f"{path}: {name}: {error.spelled(in_file)}")
     if mistakes:
@@ -331,7 +333,7 @@ def named_rules(rules: Mapping[str, Rules], name: str) -> Rules:
 
 def _rules(options: object) -> Rules:
     if not isinstance(options, Mapping):
-        raise OptionError(f"rules are {', '.join(RULE_KEYS)}, not {options!r}")
+        raise OptionError(f"rules are {', '.join(RULE_KEYS)}, not {json.dumps(options)}")
     for key in options:
         if key not in RULE_KEYS:
             raise OptionError(unknown("rule", key, RULE_KEYS))

@@ -203,8 +203,10 @@ def check_changes(changes: Sequence[ItemChange]) -> list[str]:
             )
     for change in changes if REMOVED in named else ():
         if not isinstance(change.columns.get(REMOVED), bool | None):
-            removed = change.columns[REMOVED]
-            raise DataError(f"{REMOVED!r} must be true or false, not {str(removed)[:40]!r}")
+            given = str(change.columns[REMOVED])[:40]
+            raise DataError(
+                f"item {change.item!r}: {REMOVED!r} must be true or false, not {given!r}"
+            )
     texts = [context_json(change.columns, "columns of an item") for change in changes]
     for change, text in zip(changes, texts):
         if len(text) > MAX_LENGTH:

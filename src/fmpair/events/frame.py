@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from fmpair.errors import DataError, notice
-from fmpair.events.event import Event, context_json
+from fmpair.events.event import Event, context_json, now
 from fmpair.events.store import EventStore, pages
+from fmpair.features.field import duration
 from fmpair.fitted.file import checksum_of
 
 TIMESTAMP = "timestamp"
@@ -85,9 +86,9 @@ def events_for(space: Any, events: Sequence[Event], recipe: Any = None) -> pl.Da
         frame = frame.with_columns(frame[name].cast(known.ids.dtype, strict=False))
     names = {name for event in events for name in event.context or ()}
     frame = frame.hstack([_context_column(events, name) for name in space.context if name in names])
-    types = _types_for(space, recipe)
+    types = event_types_of(space, recipe)
     if types is not None and any(event.event is not None for event in events):
-        frame = frame.with_columns(_type_column(events, *types))
+        frame = frame.with_columns(_type_column(events, types))
     usable = frame.drop_nulls(space.id_columns)
     if len(usable) < len(frame):
         notice(
@@ -97,29 +98,56 @@ def events_for(space: Any, events: Sequence[Event], recipe: Any = None) -> pl.Da
     return usable
 
 
-def _types_for(space: Any, recipe: Any) -> tuple[str, list[str]] | None:
-    """Return the column of event types and the types that a model knows, the weakest first."""
+class EventTypes(NamedTuple):
+    """The event types that a model knows. column: of types in its events.
+
+    weakest: the weakest one that counts, as which events of other types or without one count.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    weakest: str
+
+
+def event_types_of(space: Any, recipe: Any) -> EventTypes | None:
+    """Return the event types of a model with event weights or levels, None for others."""
     if space.event_weights is not None:
-        name, weights = space.event_weights
-        weakest_first = sorted(weights, key=itemgetter(1))
-        return name, [kind for kind, weight in weakest_first if weight > 0]
+        column, weights = space.event_weights
+        counting = [entry for entry in weights if entry[1] > 0]
+        weakest = min(counting, key=itemgetter(1))[0]
+        return EventTypes(column, tuple(kind for kind, _ in weights), weakest)
     levels = getattr(recipe, "levels", None)
     if levels is None:
         return None
-    return getattr(recipe, "level", None) or EVENT_TYPE, [str(level) for level in levels]
+    names = tuple(str(level) for level in levels)
+    return EventTypes(getattr(recipe, "level", None) or EVENT_TYPE, names, names[0])
 
 
-def _type_column(events: Sequence[Event], name: str, known: list[str]) -> pl.Series:
+def _type_column(events: Sequence[Event], known: EventTypes) -> pl.Series:
     """Return the types of events; others than the known ones count as the weakest of these."""
-    wanted = set(known)
+    wanted = set(known.names)
     other = sum(event.event not in wanted for event in events)
     if other:
         notice(
             f"{other:,} of {len(events):,} events have no type, or one that the model was not "
-            f"fitted with: they count as {known[0]!r}"
+            f"fitted with: they count as {known.weakest!r}"
         )
-    types = [event.event if event.event in wanted else known[0] for event in events]
-    return pl.Series(name, types, pl.String)
+    types = [event.event if event.event in wanted else known.weakest for event in events]
+    return pl.Series(known.column, types, pl.String)
+
+
+def shown_lists(store: EventStore, within: str) -> pl.DataFrame:
+    """Return (user, item) of all lists that users were shown within a time such as 7d."""
+    since = now() - duration(within, "exclude_shown")
+    pairs = {
+        (shown.user, item)
+        for page in pages(store.impressions)
+        for shown in page
+        if shown.time >= since
+        for item in shown.items
+    }
+    users, items = zip(*pairs) if pairs else ((), ())
+    return pl.DataFrame([column("user", users), column("item", items)])
 
 
 def column(name: str, values: Sequence[Any]) -> pl.Series:

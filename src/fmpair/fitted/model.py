@@ -40,6 +40,8 @@ from fmpair.fitted.question import (
     item_column,
     name_of,
     query_frame,
+    shown_pairs,
+    shown_rows,
 )
 from fmpair.fitted.recipe import name_of as recipe_name
 from fmpair.fitted.recipe import plain, require_updatable
@@ -195,7 +197,7 @@ class FittedModel(ABC):
         limit: Mapping[str, int] | None = None,
         boost: Mapping[str, Mapping[Any, float]] | None = None,
         diversity: float | None = None,
-        exclude_shown: Collection[Any] | None = None,
+        exclude_shown: Any = None,
         rules: Rules | None = None,
     ) -> Any:
         """Return the n best items for one user, several, all (None), or a frame of users.
@@ -215,7 +217,8 @@ class FittedModel(ABC):
         'price<=50', 'not brand=ACME'; an item whose value is missing fulfils none.
         limit: the most items per value of a column; boost: a number per value of a column, which
         is added to the score; diversity: from 0 to 1, a higher value makes the items of a list
-        less similar and lowers their scores; exclude_shown: items that were shown before.
+        less similar and lowers their scores; exclude_shown: items that were shown before, or a
+        frame of users and the items that each was shown.
         rules: Rules of a file, to which these are added.
         Returns a frame (user, context, item, score, rank) of the kind the model was fitted with,
         or of the kind of `users`; columns are named as in the events, and other columns of a frame
@@ -223,23 +226,23 @@ class FittedModel(ABC):
         """
         frame = query_frame(self.space, users, context, history, time)
         whole("n", n, 1)
-        chosen = chosen_items(self.id_lookup.items, candidates, exclude, unknown == "error")
-        items, item_name = self.space.items, name_of(self.space, "item")
-        ruling = bound(self, rules_of(where, limit, boost, diversity, exclude_shown, rules))
+        chosen = chosen_items(self, candidates, exclude, unknown == "error")
+        pairs, shown = shown_pairs(self.id_lookup.items, exclude_shown)
+        ruling = bound(self, rules_of(where, limit, boost, diversity, shown, rules))
         lists = []
         for first in range(0, max(len(frame), 1), self.at_once):
-            queries = self.queries(frame[first : first + self.at_once], unknown, user_features)
-            hidden = empty_rows(len(queries.user))
+            asked = frame[first : first + self.at_once]
+            queries = self.queries(asked, unknown, user_features)
+            parts = [empty_rows(len(asked)), shown_rows(asked, self.space, pairs)]
+            parts += [self.seen_by(queries.user), queries.history] if exclude_seen else []
             listed = chosen if ruling is None else None  # under rules, item numbers are ranked
-            if exclude_seen:
-                seen = self.seen_by(queries.user)
-                hidden = hidden_places(seen, queries.history, listed, len(items))
+            hidden = hidden_places(parts, listed, len(self.space.items))
             if ruling is None:
                 best = self.best(queries, chosen, hidden, n)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.issue_notices(best[2], chosen)
-            lists.append(list_frame(queries.shown, item_name, items, listed, best))
+            lists.append(list_frame(queries.shown, self.space, listed, best))
         return given_back(pl.concat(lists), users, self.frame_kind)
 
     def recommend_in_parts(

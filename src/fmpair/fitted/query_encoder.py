@@ -16,11 +16,10 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, one_row, stack_rows, starts
 from fmpair.checks import one_of
-from fmpair.data.times import EXAMPLE
-from fmpair.errors import DataError, UnknownError
+from fmpair.errors import UnknownError
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
-from fmpair.features.calendar import DAY, TIME, datetimes, now
+from fmpair.features.calendar import DAY, TIME, now
 from fmpair.features.encoder import sum_to_one
 from fmpair.features.history_fields import PastItems
 from fmpair.fitted.history import LiveState, Recent, days_since_last, past_items, recent_events
@@ -39,6 +38,7 @@ from fmpair.fitted.question import (
     query_times,
     refuse_unseen,
     time_named,
+    time_of,
 )
 from fmpair.threads import check_process
 
@@ -229,10 +229,7 @@ class QueryEncoder:
         context = question.context or {}
         given = question.time if question.time is not None else context.get(TIME)
         if given is not None:
-            try:
-                times = datetimes(pl.Series(TIME, [given]))
-            except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-                raise DataError(f"{given!r} is not a time: give text such as {EXAMPLE}") from None
+            times = time_of(given)
             return None if times.null_count() else int(times.to_physical()[0])
         if TIME in self.id_lookup.context and TIME not in context:
             return int(datetime.now(UTC).timestamp()) * SECOND

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, empty_rows, one_row, ordered_rows, stack_rows, starts
+from fmpair.arrays import (
+    Rows,
+    empty_rows,
+    group_rows,
+    one_row,
+    ordered_rows,
+    stack_rows,
+    starts,
+)
 from fmpair.checks import one_of, whole
 from fmpair.data.columns.roles import find_column
 from fmpair.data.frame import to_polars
+from fmpair.data.times import EXAMPLE
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, OptionError, UnknownError, listing, named, nearest, notice
 from fmpair.errors import unknown as unknown_message
@@ -182,7 +191,7 @@ class ListOptions(TypedDict, total=False):
     limit: Mapping[str, int] | None
     boost: Mapping[str, Mapping[Any, float]] | None
     diversity: float | None
-    exclude_shown: Collection[Any] | None
+    exclude_shown: Any
     rules: Rules | None
 
 
@@ -216,6 +225,7 @@ def query_frame(
     if time is None:
         return frame
     check_time(space, time)
+    time_of(time)
     return frame.with_columns(pl.Series(TIME, [time]).new_from_index(0, len(frame)))
 
 
@@ -267,6 +277,35 @@ def option_items(option: str, values: pl.Series, items: Ids, strict: bool) -> np
             f"the first is {first!r}; {named('unknown', 'error')} refuses them"
         )
     return numbers
+
+
+def shown_pairs(items: Ids, shown: Any) -> tuple[pl.DataFrame | None, Any]:
+    """Return a frame of items that users were shown as (user as text, number of the item).
+
+    Return also what is left of `shown`: nothing if it is a frame, else all.
+    """
+    if not hasattr(shown, "columns"):
+        return None, shown
+    frame = to_polars(shown)
+    user, item = (find_column(role, frame.columns, None) for role in ("user", "item"))
+    if user is None or item is None:
+        missing = "user" if user is None else "item"
+        raise UnknownError(f"the frame of {named('exclude_shown')} needs a column {missing!r}")
+    pairs = pl.DataFrame({"user": frame[user].cast(pl.String), "item": items.numbers(frame[item])})
+    return pairs.filter(pl.col("item") >= 0).unique(), ()
+
+
+def shown_rows(
+    queries: pl.DataFrame, space: FeatureSpace, pairs: pl.DataFrame | None
+) -> Rows | None:
+    """Return the items that the user of each query was shown, None if none is known."""
+    user = column_of(space, "user", queries.columns)
+    if pairs is None or user is None:
+        return None
+    asked = queries.select(pl.col(user).cast(pl.String).alias("user")).with_row_index("row")
+    found = asked.join(pairs, on="user")
+    owner = found["row"].cast(pl.Int64).to_numpy()
+    return group_rows(owner, found["item"].to_numpy(), len(queries))
 
 
 def given_table(
@@ -358,6 +397,16 @@ def check_time(space: FeatureSpace, time: Any) -> None:
             f"the model does not use the time: leave out {named('time')}, or fit it with "
             f"{named('fields', {TIME: 'time'})}"
         )
+
+
+def time_of(value: Any) -> pl.Series:
+    """Return one given time as a series in UTC, without a zone; null if it is missing."""
+    try:
+        return datetimes(pl.Series(TIME, [value]))
+    except (DataError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        raise DataError(
+            f"{value!r} is not a time: give text such as {EXAMPLE}, or seconds since 1970"
+        ) from None
 
 
 def time_named(space: FeatureSpace, frame: pl.DataFrame) -> pl.DataFrame:

@@ -80,6 +80,8 @@ def _plan(model: FittedModel, n: int, size: int, options: Mapping[str, Any]) -> 
     """Return everything the lists depend on."""
     made = {"made by": versions()[0], "model": _digest(model), "n": n, "size": size}
     given = {name: value for name, value in options.items() if value is not None}
+    if hasattr(given.get("exclude_shown"), "columns"):  # lists shown meanwhile prevent no resume
+        given["exclude_shown"] = "lists shown"
     return json.loads(json.dumps({**made, "options": given}, default=str))
 
 

@@ -6,82 +6,33 @@ items of a catalogue. The catalogue keeps these arrays, so a condition is comput
 
 from __future__ import annotations
 
-import csv
-import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from fmpair.arrays import starts
-from fmpair.checks import number, whole
-from fmpair.data.vocabulary import Vocabulary, comparable
-from fmpair.errors import OptionError, named, nearest, notice, unknown
+from fmpair.checks import number
+from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import OptionError, in_file, named, notice
+from fmpair.features.field import duration
 from fmpair.fitted.catalogue import Catalogue
+from fmpair.fitted.conditions import (
+    BOOST,
+    EXAMPLES,
+    Condition,
+    check_column,
+    condition,
+    matching,
+    nearest_value,
+)
 
-SIGN = re.compile("<=|>=|!=|==|=|<|>")
-NOT = re.compile(r"not\s+")
-EXAMPLES = "'category=shoes,bags', 'price<=50' or 'not brand=ACME'"
-MAX_SEARCHED, MAX_GUESSED = 100_000, 1_000  # items and values in which a similar value is sought
 MAX_BOOST = 1_000_000_000  # either way; scores are float32
-BOOST = "boost "  # before the condition of a boost, in terms of scores
 NONE_LEFT = "no item is left by"
 NO_CANDIDATES = f"{NONE_LEFT} candidates: none is given or known"
 ALL_HIDDEN = "excluded, removed or were seen before"
-TRUTH = {"true": True, "false": False}
-
-
-class Condition(NamedTuple):
-    """A parsed condition: column, sign (=, <, <=, >, >=), values, and whether it must not hold."""
-
-    text: str
-    column: str
-    sign: str
-    values: tuple[str, ...]
-    negated: bool = False
-
-
-@lru_cache(1024)
-def condition(text: str) -> Condition:
-    """Parse a condition; raise OptionError if it is not valid."""
-    sign = SIGN.search(text)  # no backtracking: texts come from clients
-    column = text[: sign.start()].strip() if sign else ""
-    negation = NOT.match(column)
-    column = column[negation.end() :] if negation else column
-    values = _listed(text[sign.end() :].strip()) if sign else []
-    if sign is None or not column or not values or "" in values:
-        raise OptionError(f"{named('where')} {text!r} is not a condition: write {EXAMPLES}")
-    if sign[0][0] in "<>" and len(values) > 1:
-        count = len(values)
-        raise OptionError(f"{named('where')} {text!r}: {sign[0]} takes one value, not {count}")
-    negated = bool(negation) != (sign[0] == "!=")
-    kind = "=" if sign[0] in ("!=", "==") else sign[0]
-    return Condition(text, column, kind, tuple(values), negated)
-
-
-def check_column(option: str, column: str, catalogue: Catalogue | None) -> None:
-    """Raise OptionError if a catalogue has no such column; option: the one that names it."""
-    if catalogue is None or not catalogue.columns:
-        raise OptionError(
-            f"{named(option)}: the model knows no columns of items: fit it with "
-            f"{named('items', ...)}"
-        )
-    if column not in catalogue.columns:
-        known = unknown("item column", column, catalogue.columns)
-        raise OptionError(f"{named(option)}: {known}")
-
-
-def _listed(text: str) -> list[str]:
-    """Return values that are separated by commas; none if quotes or line ends are misplaced."""
-    try:
-        values = next(csv.reader([text], skipinitialspace=True), [])
-    except csv.Error:
-        return []
-    return [value.strip() for value in values]
 
 
 @dataclass(frozen=True)
@@ -89,27 +40,36 @@ class Rules:
     """What a list must obey. Immutable, and checked when it is made; see `rules_of`.
 
     where: conditions, which all must hold; limit: (column, most items per value); boost: (column,
-    value, number added to the score); diversity: from 0 to 1; shown: items to leave out.
+    value, number added to the score); diversity: from 0 to 1, None if it is not given; shown: items
+    to leave out; shown_within: leave out what the user was shown within this time, such as 7d.
+    file, name: where named rules come from; parts: the rules that these were combined from.
     """
 
     where: tuple[str, ...] = ()
     limit: tuple[tuple[str, int], ...] = ()
     boost: tuple[tuple[str, str, float], ...] = ()
-    diversity: float = 0.0
+    diversity: float | None = None
     shown: tuple[Any, ...] = ()
+    shown_within: str = ""
+    file: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
+    parts: tuple[Rules, ...] = field(default=(), compare=False, repr=False)
 
     def __bool__(self) -> bool:
-        return self != Rules()
+        given = self.where, self.limit, self.boost, self.diversity, self.shown, self.shown_within
+        return any(given)
 
     def __add__(self, other: Rules) -> Rules:
-        """Combine rules: all conditions; limits and boosts of `other` take precedence."""
+        """Combine rules: all conditions and items; otherwise those of `other` take precedence."""
         boost = {entry[:2]: entry for entry in (*self.boost, *other.boost)}
         return Rules(
             tuple(dict.fromkeys((*self.where, *other.where))),
             tuple((dict(self.limit) | dict(other.limit)).items()),
             tuple(boost.values()),
-            other.diversity or self.diversity,
+            self.diversity if other.diversity is None else other.diversity,
             (*self.shown, *other.shown),
+            other.shown_within or self.shown_within,
+            parts=(*(self.parts or (self,)), *(other.parts or (other,))),
         )
 
     def options(self) -> dict[str, Any]:
@@ -118,11 +78,35 @@ class Rules:
         for column, value, amount in self.boost:
             boost.setdefault(column, {})[value] = amount
         values = {"where": list(self.where), "limit": dict(self.limit), "boost": boost}
-        more = {"diversity": self.diversity, "exclude_shown": list(self.shown)}
+        shown = self.shown_within or list(self.shown)
+        more = {"diversity": self.diversity, "exclude_shown": shown}
         return {name: value for name, value in (values | more).items() if value}
 
     def check(self, catalogue: Catalogue | None) -> None:
-        """Raise OptionError if the rules do not fit the columns of a catalogue."""
+        """Raise OptionError if the rules do not fit the columns of a catalogue.
+
+        The error names the file of named rules.
+        """
+        for part in self.parts or (self,):
+            try:
+                part._check(catalogue)
+            except OptionError as error:
+                if not part.file:
+                    raise
+                raise OptionError(f"{part.source}: {error.spelled(in_file)}") from None
+
+    @property
+    def source(self) -> str:
+        """The file and the name of named rules."""
+        return f"{self.file}: {self.name}"
+
+    def owner(self, text: str) -> str:
+        """Return ``where 'price<=50'``, with the name of the rules that have the condition."""
+        names = (part.name for part in self.parts or (self,) if text in part.where)
+        name = next(names, "")
+        return f"where {text!r}{f' of the rules {name!r}' if name else ''}"
+
+    def _check(self, catalogue: Catalogue | None) -> None:
         columns = [("where", condition(text).column) for text in self.where]
         columns += [("limit", column) for column, _ in self.limit]
         columns += [("boost", column) for column, *_ in self.boost]
@@ -158,7 +142,7 @@ def rules_of(
 ) -> Rules | None:
     """Return options of `recommend` as rules, None if there are none; raise OptionError.
 
-    rules: named rules, which the options extend.
+    rules: named rules, which the options extend; `exclude_shown` replaces that of the rules.
     """
     if rules is not None and not isinstance(rules, Rules):
         raise OptionError(
@@ -173,26 +157,33 @@ def rules_of(
         tuple(_limits(limit)),
         tuple(_boosts(boost)),
         _diversity(diversity),
-        _shown(exclude_shown),
+        *_shown(exclude_shown),
     )
-    both = given if rules is None else rules + given
-    return both or None
+    if rules is None:
+        return given or None
+    named_time = rules.shown_within if exclude_shown is None else ""
+    return replace(rules, shown_within=named_time) + given or None
 
 
 def _conditions(where: Any) -> tuple[str, ...]:
-    texts = [where] if isinstance(where, str) else list(where or ())
+    texts = [where] if isinstance(where, str) else [] if where is None else where
+    if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
+        raise OptionError(f"{named('where', where)} is no list of conditions: write {EXAMPLES}")
     for text in texts:
         if not isinstance(text, str):
-            raise OptionError(f"{named('where')} takes texts such as {EXAMPLES}, not {text!r}")
+            raise OptionError(f"{named('where', text)} is not a condition: write {EXAMPLES}")
         condition(text)
     return tuple(texts)
 
 
 def _limits(limit: Any) -> list[tuple[str, int]]:
     if not isinstance(limit, Mapping | None):
-        raise OptionError(f"{named('limit')} takes columns such as {{'brand': 2}}, not {limit!r}")
-    for most in (limit or {}).values():
-        whole("limit", most, 1)
+        example = named("limit", {"brand": 2})
+        raise OptionError(f"{named('limit', limit)} gives no number per column: write {example}")
+    for column, most in (limit or {}).items():
+        if isinstance(most, bool) or not hasattr(most, "__index__") or most < 1:
+            given = named("limit", {column: most})
+            raise OptionError(f"{given}: the number must be whole and at least 1")
     return [(str(column), int(most)) for column, most in (limit or {}).items()]
 
 
@@ -200,10 +191,11 @@ def _boosts(boost: Any) -> list[tuple[str, str, float]]:
     entries = []
     for column, values in _mapping(boost, boost).items():
         for value, amount in _mapping(values, boost).items():
-            number("boost", amount)
-            if not abs(amount) <= MAX_BOOST:
+            real = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
+            if not real or not abs(amount) <= MAX_BOOST:
+                shown = named("boost", {column: {value: amount}})
                 raise OptionError(
-                    f"{named('boost')} must be a number up to {MAX_BOOST:,}, not {amount!r}"
+                    f"{shown}: the number must be from -{MAX_BOOST:,} to {MAX_BOOST:,}"
                 )
             text = str(value).lower() if isinstance(value, bool) else str(value)
             entries.append((str(column), text, float(amount)))
@@ -212,105 +204,34 @@ def _boosts(boost: Any) -> list[tuple[str, str, float]]:
 
 def _mapping(value: Any, given: Any) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping | None):
-        example = "{'brand': {'ACME': 0.3}}"
-        raise OptionError(f"{named('boost')} takes values such as {example}, not {given!r}")
+        example = named("boost", {"brand": {"ACME": 0.3}})
+        raise OptionError(f"{named('boost', given)} gives no number per value: write {example}")
     return value or {}
 
 
-def _diversity(diversity: Any) -> float:
+def _diversity(diversity: Any) -> float | None:
     if diversity is None:
-        return 0.0
+        return None
     number("diversity", diversity)
     if not 0 <= diversity <= 1:
         raise OptionError(f"{named('diversity')} must be from 0 to 1, not {diversity!r}")
     return float(diversity)
 
 
-def _shown(items: Any) -> tuple[Any, ...]:
+def _shown(items: Any) -> tuple[tuple[Any, ...], str]:
+    """Return the items to leave out, and the time within which they were shown, if that is given.
+
+    Who knows what users were shown replaces the time by the items of a user.
+    """
     if items is None:
-        return ()
-    if isinstance(items, str) or not hasattr(items, "__iter__"):
-        raise OptionError(
-            f"{named('exclude_shown')} takes items, not {items!r}: only a service, which knows "
-            "what it showed, takes a time such as 7d"
-        )
-    return tuple(items)
-
-
-# Conditions as arrays
-
-
-def matching(catalogue: Catalogue, rule: Condition) -> np.ndarray:
-    """Return whether a condition holds: bool [rows of the catalogue]; False for missing values."""
-    return catalogue.cached(rule, lambda: _matching(catalogue.table[rule.column], rule))
-
-
-def _matching(values: pl.Series, rule: Condition) -> np.ndarray:
-    dtype = values.dtype
-    if rule.sign == "=":
-        if isinstance(dtype, pl.List):
-            wanted = [_value(text, dtype.inner, rule) for text in rule.values]  # type: ignore[arg-type]
-            matches = pl.Series(np.zeros(len(values), bool))
-            if dtype.inner.is_numeric():
-                values, wanted = (
-                    values.cast(pl.List(pl.Float64)),
-                    [float(value) for value in wanted],
-                )
-            for value in wanted:
-                matches = matches | values.list.contains(value).fill_null(False)
-        else:
-            wanted = [_value(text, dtype, rule) for text in rule.values]
-            if dtype.is_numeric():  # 5 equals 5.0
-                values, wanted = values.cast(pl.Float64), [float(value) for value in wanted]
-            matches = values.is_in(wanted)
-    else:
-        if not (dtype.is_numeric() or dtype.is_temporal()):
-            raise OptionError(
-                f"{named('where')} {rule.text!r}: {rule.column!r} holds "
-                f"{'lists' if dtype.is_nested() else 'text'}, and {rule.sign} compares numbers and "
-                f"times; write '{rule.column}={rule.values[0]}'"
-            )
-        value = _value(rule.values[0], dtype, rule)
-        signs = {"<": values < value, "<=": values <= value}
-        matches = (
-            signs[rule.sign] if rule.sign in signs else ~signs["<=" if rule.sign == ">" else "<"]
-        )
-    holds = (~matches if rule.negated else matches) & values.is_not_null()
-    return holds.fill_null(False).to_numpy()
-
-
-def _value(text: str, dtype: pl.DataType, rule: Condition) -> Any:
-    """Return a value of a condition in the type of its column; raise OptionError."""
-    value: Any
-    if dtype == pl.String:
-        return text
-    if dtype == pl.Boolean:
-        value, wanted = TRUTH.get(text.lower()), "true or false"
-    elif dtype.is_numeric():
-        value, wanted = _number(text), "a number"
-    else:
-        full = f"{text}T00:00:00" if len(text) == 10 and isinstance(dtype, pl.Datetime) else text
-        read = comparable(pl.Series([full]), dtype)
-        value = None if read is None else read[0]
-        wanted = "a time such as 2024-01-31"
-    if value is None:
-        option = "where" if not rule.text.startswith(BOOST) else "boost"
-        text_shown = "" if option == "boost" else f" {rule.text!r}"
-        raise OptionError(
-            f"{named(option)}{text_shown}: {rule.column!r} takes {wanted}, not {text!r}"
-        )
-    return value
-
-
-def _number(text: str) -> int | float | None:
-    for kind in (int, float):
-        try:
-            value = kind(text)
-            finite = math.isfinite(value)
-        except (ValueError, OverflowError):
-            continue
-        return value if finite else None
-    return None
+        return (), ""
+    if isinstance(items, str):
+        duration(items, "exclude_shown")
+        return (), items
+    if not hasattr(items, "__iter__") or hasattr(items, "columns"):
+        given = named("exclude_shown", items)
+        raise OptionError(f"{given} is neither a list of items nor a time such as 7d")
+    return tuple(items), ""
 
 
 # Rules as arrays over the items of a model
@@ -350,7 +271,13 @@ class BoundRules(NamedTuple):
 
         items: of the model, the first of the catalogue; shown: the numbers of `rules.shown`.
         """
-        key = replace(rules, shown=(), diversity=0.0)
+        if rules.shown_within:
+            raise OptionError(
+                f"{named('exclude_shown', rules.shown_within)} needs the lists that users were "
+                "shown, which the events of a service hold: give the items, or users with items as "
+                "fmpair.events.shown_lists returns them"
+            )
+        key = replace(rules, shown=(), diversity=None)
         if catalogue is None:
             rules.check(None)
             return cls(rules, None, items, None, shown, (), key)
@@ -371,9 +298,10 @@ class BoundRules(NamedTuple):
             left &= matches
             if not left.any():
                 before = self.rules.where[:place] if (allowed & matches).any() else ()
-                after = " and ".join(f"where {other!r}" for other in before)
-                hint = _nearest_value(self.catalogue.table[rule.column], rule)
-                return f"{NONE_LEFT} where {text!r}{f' after {after}' if after else ''}{hint}"
+                after = " and ".join(map(self.rules.owner, before))
+                hint = nearest_value(self.catalogue.table[rule.column], rule)
+                after = f" after {after}" if after else ""
+                return f"{NONE_LEFT} {self.rules.owner(text)}{after}{hint}"
         left[self.shown] = False
         if not left.any():
             return f"{NONE_LEFT} exclude_shown"
@@ -384,26 +312,12 @@ class BoundRules(NamedTuple):
         for rule in self.rules.boosted() if self.idle else ():
             text = rule.text.removeprefix(BOOST)
             if text in self.idle and self.catalogue is not None:
-                hint = _nearest_value(self.catalogue.table[rule.column], rule)
+                hint = nearest_value(self.catalogue.table[rule.column], rule)
                 notice(f"{named('boost')} {text}: no item has this value{hint}")
         empty = int((filled == 0).sum())
         if empty:
             why = self.why_empty(chosen)
             notice(f"{empty:,} of {len(filled):,} lists are empty: {why}")
-
-
-def _nearest_value(values: pl.Series, rule: Condition) -> str:
-    """Return a hint at the value that was meant, if a column of texts does not have the given."""
-    if isinstance(values.dtype, pl.List):
-        values = values.head(MAX_SEARCHED + 1).explode()
-    if rule.sign != "=" or rule.negated or values.dtype != pl.String or len(values) > MAX_SEARCHED:
-        return ""
-    known = set(values.drop_nulls().unique())
-    if len(known) > MAX_GUESSED:
-        return ""
-    absent = next((value for value in rule.values if value not in known), None)
-    guess = None if absent is None else nearest(absent, sorted(known))
-    return f". Did you mean {rule.column}={guess}?" if guess else ""
 
 
 def _arrays(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,9 +10,10 @@ import polars as pl
 
 from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
-from fmpair.data.vocabulary import Vocabulary
+from fmpair.errors import OptionError, named
 from fmpair.features import FeatureSpace
-from fmpair.fitted.id_lookup import Ids, ids_of
+from fmpair.fitted.history import LiveState
+from fmpair.fitted.id_lookup import IdLookup, ids_of
 from fmpair.fitted.question import Queries, name_of, option_items
 from fmpair.fitted.rules import BoundRules, LimitGroups
 from fmpair.threads import side_by_side
@@ -21,11 +22,21 @@ from fmpair.threads import side_by_side
 Best = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def chosen_items(items: Ids, candidates: Any, exclude: Any, strict: bool) -> np.ndarray | None:
+class ListsItems(Protocol):
+    """A model with ids of items, of which some may be removed while it is in service."""
+
+    id_lookup: IdLookup
+    live: LiveState | None
+
+
+def chosen_items(
+    model: ListsItems, candidates: Any, exclude: Any, strict: bool
+) -> np.ndarray | None:
     """Return the numbers of the items that may be listed, ascending; None for all items.
 
     strict: raise for unknown items of candidates and exclude, else ignore them.
     """
+    items = model.id_lookup.items
     allowed = np.ones(len(items.vocabulary), bool)
     for option, ids, value in (("candidates", candidates, True), ("exclude", exclude, False)):
         if ids is not None:
@@ -33,29 +44,30 @@ def chosen_items(items: Ids, candidates: Any, exclude: Any, strict: bool) -> np.
             if value:
                 allowed[:] = False
             allowed[numbers[numbers >= 0]] = value
+    if model.live is not None:
+        allowed[model.live.removed] = False
     return None if allowed.all() else np.flatnonzero(allowed)
 
 
-def hidden_places(seen: Rows, history: Rows | None, chosen: np.ndarray | None, items: int) -> Rows:
-    """Return per query the seen items and those of the history, as positions in `chosen`.
+def hidden_places(parts: Sequence[Rows | None], chosen: np.ndarray | None, items: int) -> Rows:
+    """Return per query the items of all parts, such as seen ones, as positions in `chosen`.
 
     items: the number of all items.
     """
-    if history is not None:
-        seen = join_rows([seen, history])
+    hidden = join_rows([part for part in parts if part is not None])
     if chosen is None:
-        return seen
+        return hidden
     position = np.full(items, -1, np.int32)
     position[chosen] = np.arange(len(chosen))
-    return renumbered(seen, position)
+    return renumbered(hidden, position)
 
 
 def list_frame(
-    shown: pl.DataFrame, name: str, items: Vocabulary, chosen: np.ndarray | None, best: Best
+    shown: pl.DataFrame, space: FeatureSpace, chosen: np.ndarray | None, best: Best
 ) -> pl.DataFrame:
     """Return ranked lists as a frame (the columns of `shown`, item, score, rank).
 
-    shown: one row for each query; name: of the item column.
+    shown: one row for each query.
     """
     positions, score, filled = best
     filled_in = np.arange(positions.shape[1]) < filled[:, None]
@@ -65,7 +77,7 @@ def list_frame(
         numbers = chosen[numbers] if len(chosen) else np.zeros(0, np.int64)
     lists = pl.DataFrame(
         {
-            name: items.take(numbers),
+            name_of(space, "item"): space.items.take(numbers),
             "score": score[filled_in],
             "rank": (rank + 1).astype(np.int64),
         }
@@ -242,7 +254,7 @@ def _picked(
     minus d times the sum of the similarities of all pairs over n - 1: about the mean score of the
     list minus the mean similarity of its items (max-sum diversification).
     """
-    share = rules.rules.diversity
+    share = rules.rules.diversity or 0.0
     span = float(score[0] - score[-1]) if len(score) else 0.0
     value = (1 - share) * (score - score[-1:]) / (span or 1.0)
     near = np.zeros(len(items), np.float32)  # sum of the similarities to the picked items
@@ -256,8 +268,15 @@ def _picked(
         for limit in limits:
             left[limit.full_after(position)] = False
         if share and len(picked) < n:
-            near += model.nearness(int(items[position]), items) / max(n - 1, 1)
+            near += _nearness(model, int(items[position]), items) / max(n - 1, 1)
     return np.array(sorted(picked), np.int64)
+
+
+def _nearness(model: ScoresItems, item: int, items: np.ndarray) -> np.ndarray:
+    try:
+        return model.nearness(item, items)
+    except OptionError as error:
+        raise OptionError(f"{named('diversity')}: {error}") from None
 
 
 class _Limit:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from fmpair.serve.requests import ProblemError
+from fmpair.serve.problems import ProblemError
 from fmpair.serve.settings import is_loopback
 
 BEARER = b"bearer "

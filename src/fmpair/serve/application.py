@@ -21,14 +21,8 @@ from fmpair.serve import metrics
 from fmpair.serve.access_control import AccessControl
 from fmpair.serve.endpoints import ENDPOINTS, Endpoint, Parameter, document
 from fmpair.serve.model_card import utc
-from fmpair.serve.requests import (
-    PROBLEM_TYPE,
-    ItemChanges,
-    ItemColumns,
-    ProblemError,
-    problem_json,
-    problem_of,
-)
+from fmpair.serve.problems import PROBLEM_TYPE, ProblemError, problem_json, problem_of
+from fmpair.serve.requests import ItemChanges, ItemColumns
 from fmpair.serve.service import Service
 from fmpair.serve.settings import METRICS
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fmpair.serve.requests import PROBLEM_TYPE, TITLES, ProblemError, problem_json
+from fmpair.serve.problems import PROBLEM_TYPE, TITLES, ProblemError, problem_json
 from fmpair.serve.settings import is_loopback
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open

@@ -10,7 +10,7 @@ import msgspec
 
 from fmpair import __version__
 from fmpair.serve import requests as wire
-from fmpair.serve.requests import PROBLEM_TYPE, TITLES, ProblemDetails
+from fmpair.serve.problems import PROBLEM_TYPE, TITLES, ProblemDetails
 from fmpair.serve.service import Service
 from fmpair.serve.settings import ASK, READ, SEND
 

@@ -12,11 +12,13 @@ import numpy as np
 import polars as pl
 
 from fmpair.data.frame import to_polars
-from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, listing
+from fmpair.data.vocabulary import Vocabulary, comparable
+from fmpair.errors import DataError, UnknownError, listing
 from fmpair.events.event import ITEM, REMOVED, ItemChange
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.catalogue import Catalogue
+from fmpair.fitted.id_lookup import unknown_id
+from fmpair.fitted.query_encoder import GUESSED_LIVE
 from fmpair.fitted.question import name_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.serve.item_values import ILL_TYPED, Column, normal_changes, typed
@@ -108,11 +110,25 @@ def columns_of(model: Any) -> dict[str, Column]:
 
 def accepted(models: Sequence[Any], changes: Sequence[ItemChange]) -> list[ItemChange]:
     """Return changes in the form in which they are stored; raise DataError if a model lacks it."""
+    for model in models:
+        _check_ids(model.space.items.ids.dtype, changes)
     columns = [columns_of(model) for model in models]
     changes = normal_changes(changes, columns)
     for model, known in zip(models, columns):
         check_types(model, typed(changes, known).table)
     return changes
+
+
+def _check_ids(dtype: pl.DataType, changes: Sequence[ItemChange]) -> None:
+    """Raise a DataError for an id of another type than the items of a model have."""
+    plain = str if dtype == pl.String else int if dtype.is_integer() else float
+    if {type(change.item) for change in changes} <= {plain}:
+        return
+    for change in changes:
+        fitting = comparable(pl.Series([change.item]), dtype)
+        if fitting is None or fitting.null_count():
+            kind = "text" if dtype == pl.String else "numbers" if dtype.is_numeric() else "times"
+            raise DataError(f"item {change.item!r}: the ids of the model's items are {kind}")
 
 
 def check_types(model: Any, table: pl.DataFrame) -> None:
@@ -184,7 +200,8 @@ def with_new_items(model: Any, changes: Fitting) -> Any:
         return model
     learned = {encoder.source for encoder in model.space.item.encoders}
     columns = changes.table.select(name for name in changes.table.columns[1:] if name in learned)
-    return with_items(model, changes.table[ITEM], columns)
+    erased = {name: items for name, items in changes.erased.items() if name in learned}
+    return with_items(model, changes.table[ITEM], columns, erased)
 
 
 def note_changes(model: Any, changes: Fitting) -> None:
@@ -217,9 +234,22 @@ def _removed(model: Any) -> np.ndarray:
     return np.zeros(0, np.int32) if model.live is None else model.live.removed
 
 
+def absent(model: Any, item: Any) -> UnknownError:
+    """Return the error for an item that is unknown or removed, and so in no answer."""
+    if model.space.items.number(item) < 0:
+        return unknown_id(ITEM, item, model.space.items.ids, GUESSED_LIVE)
+    return UnknownError(f"item {item!r} is removed: PUT /v1/items with removed: false restores it")
+
+
 def similar_items(model: Any, item: Any, n: int) -> pl.DataFrame:
-    """Return the n most similar items that are not removed: a frame (item, similarity, rank)."""
+    """Return the n most similar items that are not removed: a frame (item, similarity, rank).
+
+    Raise UnknownError for an item that is itself unknown or removed.
+    """
     hidden = _removed(model)
+    number = model.space.items.number(item)
+    if number < 0 or number in hidden:
+        raise absent(model, item)
     frame = to_polars(model.similar_items(item, n + len(hidden)))
     if not len(hidden):
         return frame

@@ -283,17 +283,13 @@ class LiveModels:
             raise ModelFileError(f"{str(path)!r} keeps being replaced while it is read")
         if self._indexed:
             self._use_index(model, arm, checksum)
-        changes = Changes.stored(store)
-        fitting = changes.fitting(model)
-        after = 0 if store is None else store.learned(checksum)
-        live, position = replayed(with_new_items(model, fitting), store, self._unknown_users, after)
-        note_changes(live, fitting)
+        live, known = as_served(model, checksum, store, self._unknown_users)
         if isinstance(live, Recommender):
             live.item_side.threads = self._threads
         warm_up(live)
         name, file = checksum[:ID_LENGTH], self.paths[arm]
         served = ServedModel(arm, file, name, checksum, live, current, time.time())
-        return served, Known(position, changes.position)
+        return served, known
 
     def _use_index(self, model: Model, arm: str, checksum: str) -> None:
         """Let a model answer by its index; at the start of the service, raise if it has none."""
@@ -332,6 +328,21 @@ def _with_changes(served: ServedModel, changes: Changes) -> ServedModel:
         warm_up(model)
         served = replace(served, model=model)
     return served
+
+
+def as_served(
+    model: Model, checksum: str, store: EventStore | None, unknown_users: UnknownUsers
+) -> tuple[Model, Known]:
+    """Return a model with the events and changed items of a store, and the last of both.
+
+    checksum: of its file, for the position up to which it has learned.
+    """
+    changes = Changes.stored(store)
+    fitting = changes.fitting(model)
+    after = 0 if store is None else store.learned(checksum)
+    live, position = replayed(with_new_items(model, fitting), store, unknown_users, after)
+    note_changes(live, fitting)
+    return live, Known(position, changes.position)
 
 
 def replayed(

@@ -21,11 +21,12 @@ STATUSES = (200, 304, 400, 401, 403, 404, 405, 408, 413, 422, 429, 500, 501, 503
 OTHER = "other"  # paths and statuses that are not listed
 COUNTERS = {
     "unknown_users": ("fmpair_unknown_users_total", "Answers for unknown users."),
-    "unknown_items": ("fmpair_unknown_items_total", "Unknown items in requests that were ignored."),
+    "unknown_items": ("fmpair_unknown_items_total", "Unknown items in requests and events."),
     "unknown_values": (
         "fmpair_unknown_values_total",
-        "Unknown context columns and values that were ignored.",
+        "Unknown context columns and values in requests and events.",
     ),
+    "unknown_types": ("fmpair_unknown_event_types_total", "Events of an unknown type."),
     "refused": ("fmpair_refused_unknown_total", "Requests rejected for an unknown id or value."),
     "events": ("fmpair_events_taken_total", "Events stored."),
     "items": ("fmpair_items_changed_total", "Changes of items stored."),

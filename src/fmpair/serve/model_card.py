@@ -46,6 +46,7 @@ def model_card(
         loaded=utc(served.loaded),
         id_columns=list(space.id_columns),
         explains=parameters is not None,
+        columns=[] if model.catalogue is None else model.catalogue.columns,
         refused=None if rejected is None else Refused(rejected.why, utc(rejected.when)),
         title=title_column(model),
         images=images,

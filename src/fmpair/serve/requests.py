@@ -1,74 +1,12 @@
-"""The wire format: requests, answers and problems (RFC 9457) as types."""
+"""The wire format: requests and answers as types."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
-from fmpair.errors import FmpairError, MachineError, ProcessError, UnknownError, in_file, one_line
 from fmpair.events.event import MAX_TYPE_LENGTH, MAX_VALUE
-
-PROBLEM_TYPE = b"application/problem+json"
-TITLES = {
-    400: "Invalid request",
-    401: "API key required",
-    403: "Forbidden",
-    404: "Not found",
-    405: "Method not allowed",
-    408: "Request timeout",
-    413: "Request too large",
-    422: "Invalid value",
-    429: "Too many requests",
-    431: "Request head too large",
-    500: "Internal error",
-    501: "Not available",
-    503: "Service unavailable",
-}
-
-
-class ProblemDetails(Struct):
-    """An error. type: its kind; detail: one line for people."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-
-
-class ProblemError(Exception):
-    """Ends a request. headers: further headers of the response."""
-
-    def __init__(self, status: int, detail: str, **headers: str) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-
-def problem_of(error: Exception) -> ProblemError:
-    """Return what to tell a client about an error; nothing about an unexpected one."""
-    if isinstance(error, ProblemError):
-        return error
-    if isinstance(error, msgspec.ValidationError):
-        return ProblemError(422, one_line(str(error)))
-    if isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
-        return ProblemError(400, f"the body is not valid JSON: {one_line(str(error))}")
-    if isinstance(error, UnknownError):
-        return ProblemError(404, error.spelled(in_file))
-    if isinstance(error, MachineError | ProcessError):
-        return ProblemError(503, error.spelled(in_file), retry_after="1")
-    if isinstance(error, FmpairError):
-        return ProblemError(422, error.spelled(in_file))
-    return ProblemError(500, "internal error; see the log of the service")
-
-
-def problem_json(problem: ProblemError) -> bytes:
-    """Return a problem as JSON."""
-    kind = f"urn:fmpair:problem:{problem.status}"
-    title = TITLES.get(problem.status, "Error")
-    return msgspec.json.encode(ProblemDetails(kind, title, problem.status, problem.detail))
-
 
 MAX_N = 1_000
 MAX_QUESTIONS = 256  # per batch
@@ -327,18 +265,23 @@ class Neighbour(Struct, omit_defaults=True):
     columns: dict[str, Any] | None = None
 
 
-class Neighbours(Struct):
-    """The most similar items or users, best first."""
+class Neighbours(Struct, omit_defaults=True):
+    """The most similar items or users, best first. unknown: columns of `show` that none has."""
 
     similar: list[Neighbour]
     model: str
+    unknown: list[str] = []
 
 
-class Taken(Struct):
-    """The number of events stored, and the position of the last."""
+class Taken(Struct, omit_defaults=True):
+    """The number of events stored, and the position of the last.
+
+    unknown: parts of events that the model does not know, such as `events[0].item`.
+    """
 
     taken: int
     position: int
+    unknown: list[str] = []
 
 
 class ItemsTaken(Struct, omit_defaults=True):
@@ -406,7 +349,8 @@ class IndexCard(Struct):
 class ModelCard(Struct):
     """Properties of a model in service. refused: the last new file that was rejected.
 
-    title, images: the columns of the catalogue with titles and with addresses of images.
+    columns: of the catalogue, for rules; title, images: those with titles and with addresses of
+    images.
     """
 
     model: str
@@ -426,6 +370,7 @@ class ModelCard(Struct):
     loaded: str
     id_columns: list[str]
     explains: bool
+    columns: list[str]
     refused: Refused | None = None
     index: IndexCard | None = None
     title: str | None = None
@@ -433,11 +378,12 @@ class ModelCard(Struct):
 
 
 class Cards(Struct):
-    """The models in service, the current one first."""
+    """The models in service, the current one first. rules: the names that requests may give."""
 
     models: list[ModelCard]
     fmpair: str
     events: bool
+    rules: list[str]
 
 
 class IdList(Struct, omit_defaults=True):

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from fmpair import __version__
 from fmpair.data.frame import to_polars
-from fmpair.errors import DataError, FmpairError, ModelFileError, OptionError
+from fmpair.errors import DataError, FmpairError, OptionError
 from fmpair.events.event import (
     ITEM,
     Event,
     Impression,
     ItemChange,
     check_changes,
+    check_events,
     check_id,
     event_time,
     now,
 )
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
-from fmpair.fitted.question import Answer, Question, knows_time
-from fmpair.fitted.rules import NONE_LEFT, Rules, rules_of
-from fmpair.models.catalog import Model
+from fmpair.fitted.question import Answer, Question
+from fmpair.fitted.rules import NONE_LEFT, Rules
 from fmpair.serve import requests as wire
 from fmpair.serve.live_catalogue import (
+    absent,
     accepted,
     catalogue_values,
     ids_with_prefix,
@@ -39,15 +39,24 @@ from fmpair.serve.live_catalogue import (
     ranks_new_items,
     similar_items,
 )
-from fmpair.serve.live_models import ANYWAY, MAX_WAIT, LiveModels
+from fmpair.serve.live_models import MAX_WAIT, LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.model_card import model_card
+from fmpair.serve.problems import ProblemError
 from fmpair.serve.request_batcher import RequestBatcher
-from fmpair.serve.requests import ProblemError
+from fmpair.serve.request_options import (
+    CONTEXT,
+    EVENT,
+    answerable,
+    event_error,
+    placed,
+    request_rules,
+    unknown_columns,
+    unknown_in_event,
+    unknown_parts,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NONE = (None,) * 5
-LISTS = ("history", "candidates", "exclude", "items")  # options of requests that are lists of items
 
 
 @dataclass(frozen=True)
@@ -73,11 +82,12 @@ class Service:
 
     async def recommend(self, request: wire.Recommend) -> wire.Recommended:
         arm, model, name = await self._model_for(request.user, request.arm)
-        shown = await self._shown(request, model)
-        question = self._question(request, model, shown)
+        rules = request_rules(self.rules, request)
+        shown = await self._shown(request, rules, model)
+        question = self._question(request, model, rules, shown)
         answer = await self.batcher.answer(model, question)
         if shown and not answer.items:
-            answer = await asyncio.to_thread(_why_empty, model, question, request, answer)
+            answer = await asyncio.to_thread(_why_empty, model, question, request, rules, answer)
         self._record(request, answer, arm, name)
         recommended = _recommended(answer, name, arm, self._unknown(request, model, answer))
         return _with_columns(recommended, model, request.show)
@@ -87,20 +97,27 @@ class Service:
         explained = sum(r.n for r in requests if r.explain)
         if explained > wire.MAX_N:
             raise OptionError(f"at most {wire.MAX_N:,} items can be explained, not {explained:,}")
+        rules = []
+        for number, one in enumerate(requests):
+            with placed(f"questions[{number}]"):
+                rules.append(request_rules(self.rules, one))
         chosen = [await self._model_for(r.user, r.arm) for r in requests]
         answered: dict[int, wire.Recommended] = {}
         for arm, model, name in {
             id(model): (arm, model, name) for arm, model, name in chosen
         }.values():
             rows = [row for row, served in enumerate(chosen) if served[1] is model]
-            shown = await asyncio.gather(*(self._shown(requests[row], model) for row in rows))
+            shown = await asyncio.gather(
+                *(self._shown(requests[row], rules[row], model) for row in rows)
+            )
             questions = [
-                self._question(requests[row], model, items) for row, items in zip(rows, shown)
+                self._question(requests[row], model, rules[row], items)
+                for row, items in zip(rows, shown)
             ]
-            answers = await asyncio.to_thread(model.answers, questions)
+            answers = await asyncio.to_thread(_answers, model, questions, rows)
             for row, items, question, answer in zip(rows, shown, questions, answers):
                 if items and not answer.items:
-                    answer = _why_empty(model, question, requests[row], answer)
+                    answer = _why_empty(model, question, requests[row], rules[row], answer)
                 self._record(requests[row], answer, arm, name)
                 unknown = self._unknown(requests[row], model, answer)
                 recommended = _recommended(answer, name, arm, unknown)
@@ -119,6 +136,8 @@ class Service:
         scores = {number(item): (item, score) for item, score in zip(answer.items, answer.scores)}
         known = [scores[index] for index in map(number, request.items) if index in scores]
         unknown = self._unknown(request, model, answer)
+        if len(known) < len(request.items) and "items" not in unknown:
+            unknown.append("items")  # removed ones
         return wire.Scores([wire.ScoredItem(*pair) for pair in known], name, arm, unknown)
 
     async def explain(self, request: wire.Explain) -> wire.Explanation:
@@ -127,7 +146,7 @@ class Service:
         options["explain"] = True
         answer = await self.batcher.answer(model, self._question(request, model, **options))
         if not answer.items:
-            raise ProblemError(404, f"unknown item {request.item!r}")
+            raise absent(model, request.item)
         terms = _terms((answer.terms or [[]])[0])
         unknown = self._unknown(request, model, answer)
         return wire.Explanation(answer.items[0], answer.scores[0], terms, name, arm, unknown)
@@ -147,14 +166,18 @@ class Service:
         similar = [
             wire.Neighbour(row[0], row[1], row[2], known) for row, known in zip(rows, columns)
         ]
-        return wire.Neighbours(similar, name)
+        unknown = [] if request.item is None else unknown_columns(request.show, model)
+        return wire.Neighbours(similar, name, unknown)
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
-        events = []
-        for new in request.events:
-            arm, _, name = self.models.of(new.user)
-            time = event_time(new.time)
+        events, unknown = [], []
+        await self.models.catch_up()  # a pushed item is known
+        for number, new in enumerate(request.events):
+            arm, model, name = self.models.of(new.user)
+            unknown += self._unknown_in(new, number, model)
+            with placed(f"events[{number}].time"):
+                time = event_time(new.time)
             events.append(
                 Event(
                     new.user,
@@ -168,11 +191,27 @@ class Service:
                     value=new.value,
                 )
             )
-        position = await asyncio.wrap_future(store.submit(events))
+        position = await asyncio.wrap_future(_submitted(store, events))
         await self.models.catch_up()
         if self.metrics is not None:
             self.metrics.count("events", len(events))
-        return wire.Taken(len(events), position)
+        return wire.Taken(len(events), position, unknown)
+
+    def _unknown_in(self, event: wire.NewEvent, number: int, model: Any) -> list[str]:
+        """Return and count the parts of an event that the model does not know.
+
+        number: of the event in its request. Raise UnknownError instead if the service is strict.
+        """
+        parts, place = unknown_in_event(event, model), f"events[{number}]"
+        if parts and self.strict:
+            error = event_error(event, parts[0], model)
+            with placed(f"{place}.{parts[0]}"):
+                raise error
+        if parts and self.metrics is not None:
+            self.metrics.count("unknown_items", ITEM in parts)
+            self.metrics.count("unknown_types", EVENT in parts)
+            self.metrics.count("unknown_values", sum(part.startswith(CONTEXT) for part in parts))
+        return [f"{place}.{part}" for part in parts]
 
     async def events(self, after: int | None, n: int) -> wire.KeptEvents:
         store = self._store()
@@ -221,7 +260,7 @@ class Service:
         rejected = self.models.rejected
         serving = self.models.serving()
         cards = [model_card(served, rejected.get(served.arm), self.images) for served in serving]
-        return wire.Cards(cards, __version__, self.store is not None)
+        return wire.Cards(cards, __version__, self.store is not None, list(self.rules))
 
     async def users(self, prefix: str, n: int) -> wire.IdList:
         return await asyncio.to_thread(
@@ -240,17 +279,16 @@ class Service:
         await self.models.catch_up()
         return self.models.of(user) if arm is None else self.models.of(user, arm)
 
-    async def _shown(self, request: wire.Recommend, model: Any) -> Sequence[Any]:
-        """Return the known items that the user was shown lately, if the request excludes them.
+    async def _shown(
+        self, request: wire.Recommend, rules: Rules | None, model: Any
+    ) -> Sequence[Any]:
+        """Return the known items that the user was shown lately, if the rules exclude them.
 
         A store that does not answer for a moment is not waited for.
         """
-        if not isinstance(request.exclude_shown, str):
+        if rules is None or not rules.shown_within:
             return ()
-        store, since = (
-            self._store(),
-            max(now() - duration(request.exclude_shown, "exclude_shown"), 0),
-        )
+        store, since = self._store(), max(now() - duration(rules.shown_within), 0)
         if request.user is None:
             return ()
         read = asyncio.get_running_loop().run_in_executor(
@@ -267,6 +305,7 @@ class Service:
         self,
         request: wire.BaseRequest,
         model: Any,
+        rules: Rules | None = None,
         shown: Sequence[Any] = (),
         **options: Any,
     ) -> Question:
@@ -274,6 +313,8 @@ class Service:
 
         shown: items to exclude because they were shown; options: those that its type does not have.
         """
+        if rules is not None and rules.shown_within:
+            rules = replace(rules, shown_within="")
         if isinstance(request, wire.Recommend):
             options = {
                 "n": request.n,
@@ -281,7 +322,7 @@ class Service:
                 "exclude": [*request.exclude, *shown],
                 "explain": request.explain,
                 "exclude_seen": request.exclude_seen,
-                "rules": request_rules(self.rules, request),
+                "rules": rules,
             }
         history = request.history
         if history is None and request.user is not None:
@@ -317,12 +358,36 @@ class Service:
         return self.store
 
 
-def _why_empty(model: Any, question: Question, request: wire.Recommend, answer: Answer) -> Answer:
+def _answers(model: Any, questions: Sequence[Question], rows: Sequence[int]) -> list[Answer]:
+    """Return the answers of a model; an error names the row of its question."""
+    try:
+        return model.answers(questions)
+    except FmpairError:
+        for row, question in zip(rows, questions):
+            with placed(f"questions[{row}]"):
+                model.answers([question])
+        raise
+
+
+def _submitted(store: EventStore, events: Sequence[Event]) -> Future[int]:
+    """Submit events to a store; an error names the row of the event."""
+    try:
+        return store.submit(events)
+    except DataError:
+        for row, event in enumerate(events):
+            with placed(f"events[{row}]"):
+                check_events([event])
+        raise
+
+
+def _why_empty(
+    model: Any, question: Question, request: wire.Recommend, rules: Rules | None, answer: Answer
+) -> Answer:
     """Return an answer without items, which says whether the items shown lately were the last."""
     without = replace(question, exclude=request.exclude, n=1, explain=False)
-    if not model.answers([without])[0].items:
+    if rules is None or not model.answers([without])[0].items:
         return answer
-    return answer._replace(empty=f"{NONE_LEFT} exclude_shown {request.exclude_shown!r}")
+    return answer._replace(empty=f"{NONE_LEFT} exclude_shown {rules.shown_within!r}")
 
 
 def _recommended(answer: Answer, model: str, arm: str, unknown: list[str]) -> wire.Recommended:
@@ -361,88 +426,3 @@ def _kept(event: Event) -> wire.KeptEvent:
         event.event,
         event.value,
     )
-
-
-# Requests as options of a question: their rules, and the values that a model knows.
-
-
-def request_rules(known: Mapping[str, Rules], request: wire.Recommend) -> Rules | None:
-    """Return the rules of a request, None if it has none.
-
-    known: the rules of the service by name; a request may refer to one. If `exclude_shown` is a
-    time, the event store applies it, not the rules.
-    """
-    given = (request.where, request.limit, request.boost, request.diversity, request.rules)
-    if request.exclude_shown is None and given == NONE:
-        return None
-    base = None
-    if request.rules:
-        from fmpair.config.read import named_rules  # imports all of config, in 0.5 s
-
-        base = named_rules(known, request.rules)
-    items = None if isinstance(request.exclude_shown, str) else request.exclude_shown
-    return rules_of(request.where, request.limit, request.boost, request.diversity, items, base)
-
-
-def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
-    """Return the rules of a file by name, after checking them against every model in service.
-
-    Models that are loaded later are checked too, and refused if a rule does not fit.
-    """
-    if path is None:
-        return {}
-    from fmpair.config.read import read_rules
-
-    rules = read_rules(path)
-
-    def check(model: Model) -> None:
-        for name, checked in rules.items():
-            try:
-                checked.check(model.catalogue)
-            except OptionError as error:
-                raise ModelFileError(f"rules {name!r} do not fit it: {error}; {ANYWAY}") from None
-
-    for served in models.serving():
-        for checked in rules.values():
-            checked.check(served.model.catalogue)
-    models.check_new = check
-    return rules
-
-
-def answerable(request: wire.BaseRequest, model: Any, strict: bool) -> dict[str, Any]:
-    """Return the context, time and `unknown` options of a question that the model can answer.
-
-    By default, context columns that the model does not know are left out, and so is the time if the
-    model does not use it. Unknown ids and values are skipped. If the request sets `unknown`, all
-    parts are kept, and the library treats unknown ids and values as that option says. With strict,
-    requests that do not set it have unknown="error".
-    """
-    context, time, unknown = request.context, request.time, request.unknown
-    if unknown is None and strict:
-        unknown = "error"
-    if unknown is None:
-        columns = model.id_lookup.context
-        if any(name not in columns for name in context):
-            context = {name: value for name, value in context.items() if name in columns}
-        if time is not None and not knows_time(model.space):
-            time = None
-    return {"context": context, "time": time, "unknown": unknown or "features"}
-
-
-def unknown_parts(request: wire.BaseRequest, model: Any, answer: Answer) -> list[str]:
-    """Return the parts of an answered request with ids, values or columns that are not known."""
-    lookup = model.id_lookup
-    parts = ["user"] if answer.stranger else []
-    if answer.passed_over:
-        given = ((name, getattr(request, name, None)) for name in LISTS)
-        parts += [name for name, ids in given if ids and (lookup.items.numbers(ids) < 0).any()]
-    for name, value in request.context.items():
-        if name not in lookup.context or lookup.features(name, value).unseen:
-            parts.append(f"context.{name}")
-    if request.time is not None and not knows_time(model.space):
-        parts.append("time")
-    for name in getattr(request, "show", ()):
-        if model.catalogue is None or name not in model.catalogue.columns:
-            parts.append(f"show.{name}")
-    parts += [f"boost.{value}" for value in answer.idle]
-    return parts

@@ -15,15 +15,16 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from fmpair.events.store import beside, open_store
+from fmpair.fitted.conditions import check_column
 from fmpair.fitted.question import Question
-from fmpair.fitted.rules import check_column
 from fmpair.serve.access_control import AccessControl, RateLimit
 from fmpair.serve.application import Application, paths, read_pages
 from fmpair.serve.connections import make_server
 from fmpair.serve.live_models import LiveModels
 from fmpair.serve.metrics import Metrics
 from fmpair.serve.request_batcher import is_quick
-from fmpair.serve.service import Service, rules_in_service
+from fmpair.serve.request_options import rules_in_service
+from fmpair.serve.service import Service
 from fmpair.serve.settings import ServiceSettings, Stamp, WorkerSlot, is_loopback, read_keys, stamp
 from fmpair.threads import all_threads, blas_on
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, stack_rows
+from fmpair.arrays import Rows, add_repeats, empty_rows, group_rows, ordered_rows, stack_rows
 from fmpair.data import Dataset
 from fmpair.data.item_columns import changed
 from fmpair.data.vocabulary import Vocabulary
@@ -21,6 +23,8 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import place_new, rare_bias
 from fmpair.training.options import FMPairOptions
 from fmpair.training.start import initial
+
+NO_ITEMS = np.zeros(0, np.int64)
 
 
 class Grown(NamedTuple):
@@ -62,25 +66,36 @@ def extend_arrays(
     return Grown(first, user_rows, item_rows, _seen(model, data), recent)
 
 
-def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> Recommender:
+def with_items(
+    model: Recommender,
+    ids: pl.Series,
+    attributes: pl.DataFrame,
+    erased: Mapping[str, pl.Series] = MappingProxyType({}),
+) -> Recommender:
     """Return the model with new items and changed attributes of known items, without training.
 
-    ids: distinct; attributes: one row per id, where a null or a missing column changes nothing. A
-    new item is ranked by its attributes and by the bias of rare items. Values that training did not
-    see have no effect. New events that a model in service has received are kept.
+    ids: distinct; attributes: one row per id, where a null or a missing column changes nothing;
+    erased: by attribute, those of the ids that no longer have it. A new item is ranked by its
+    attributes and by the bias of rare items. Values that training did not see have no effect. New
+    events that a model in service has received are kept.
     """
     old = model.space
     items, catalogue, numbers = changed(old.items, old.catalogue, ids, attributes)
+    gone = {name: items.numbers(lost) for name, lost in erased.items()}
+    for name, lost in erased.items() if catalogue.width else ():
+        nothing = pl.DataFrame({name: [None] * len(lost)}, {name: catalogue.schema[name]})
+        _, catalogue, _ = changed(items, catalogue, lost, nothing, clear=True)
     space = replace(old, items=items, catalogue=catalogue)
     new_rows = space.item_rows(_aligned(attributes, numbers, len(items)), len(items))
-    rows = renewed(model.item_rows, new_rows, old.item.field_numbers(), old.whole)
+    known_rows = _without(model.item_rows, old, gone)
+    rows = renewed(known_rows, new_rows, old.item.field_numbers(), old.whole)
     if items is old.items and all(map(np.array_equal, rows, model.item_rows)):
         return model
     user_rows = model.user_rows
     if items is not old.items:
         space = space.with_history(old.history)
         user_rows = _with_columns(user_rows, _moved(old.query, space.query))
-    grown = _with_item_tables(model, space, rows)
+    grown = _with_item_tables(model, space, rows, np.concatenate([NO_ITEMS, *gone.values()]))
     live = model.live
     if live is not None:  # events of new items must not reach who still asks the old model
         live = replace(live, seen=dict(live.seen), recent=dict(live.recent))
@@ -95,15 +110,35 @@ def with_items(model: Recommender, ids: pl.Series, attributes: pl.DataFrame) -> 
     )
 
 
-def _with_item_tables(model: Recommender, space: FeatureSpace, rows: Rows) -> Parameters:
+def _without(rows: Rows, space: FeatureSpace, erased: Mapping[str, np.ndarray]) -> Rows:
+    """Return the attributes of items without the erased ones; erased: items by attribute."""
+    if not erased:
+        return rows
+    numbers = np.unique(np.concatenate(list(erased.values())))
+    numbers = numbers[numbers < rows.size]
+    part = rows.take(numbers)
+    field, kept = space.item.field_numbers()[part.column], np.ones(len(part.column), bool)
+    for name, lost in erased.items():
+        fields = [place for place, e in enumerate(space.item.encoders) if e.source == name]
+        kept &= ~(np.isin(numbers[part.owner], lost) & np.isin(field, fields))
+    left = ordered_rows(part.owner[kept], part.column[kept], part.value[kept], part.size)
+    return _with_rows(rows, numbers, sum_to_one(left) if space.whole else left)
+
+
+def _with_item_tables(
+    model: Recommender, space: FeatureSpace, rows: Rows, erased: np.ndarray
+) -> Parameters:
     """Return the tables of a model extended to the items of a space, whose attributes are `rows`.
 
-    They are those of the model, not copies, where nothing changes.
+    They are those of the model, not copies, where nothing changes. erased: items that lost
+    attributes; those without events start anew.
     """
     parameters, new = model.parameters, len(space.items) - len(model.space.items)
     places_new = isinstance(model.recipe, FMPairOptions) and model.recipe.places_new
     content = space.item.content(rows) if places_new else empty_rows(rows.size)
-    if not new and not len(content.column):
+    times = np.pad(model.item_counts, (0, new))
+    anew = erased[times[erased] == 0] if places_new else NO_ITEMS
+    if not new and not len(content.column) and not len(anew):
         return parameters
     bias = rare_bias(parameters.item_bias, model.item_counts)
     query = np.zeros((space.query.size, parameters.query.shape[1]), np.float32)
@@ -113,7 +148,7 @@ def _with_item_tables(model: Recommender, space: FeatureSpace, rows: Rows) -> Pa
         item_bias=np.pad(parameters.item_bias, (0, new), constant_values=np.float32(bias)),
         query=query,
     )
-    times = np.pad(model.item_counts, (0, new))
+    grown.items[anew], grown.item_bias[anew] = 0, bias
     return place_new(grown, rows, content, times, triples_of(space)) if places_new else grown
 
 

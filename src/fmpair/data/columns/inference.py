@@ -298,7 +298,8 @@ def _by_contents(
             decisions.append(Decision(name, CONTEXT, "as asked", expected=True))
             continue
         why = why_left_out(events[name], user, timed="timestamp" in roles)
-        if why is not None and _is_text_of_items(events[name], events[roles["item"]]):
+        titled = TITLE_NAME.search(name.lower()) is not None  # also if items are few
+        if (why or titled) and _is_text_of_items(events[name], events[roles["item"]]):
             moved = named("item_columns", [name])
             decisions.append(Decision(name, DISPLAY, "one text per item", moved))
         elif why is not None:

@@ -1,7 +1,8 @@
 // Bars of the items of a list, and of the terms of a score.
 
 import { make, plain, signed } from "./element.js";
-import { grouped, groupOf, parts, scale, stacked, waterfall } from "./terms.js";
+import { nameOf as titleOf } from "./names.js";
+import { grouped, groupOf, HISTORY, parts, scale, stacked, waterfall } from "./terms.js";
 
 const MOST_TERMS = 9;
 const VISIBLE = 0.01; // of the largest term
@@ -44,6 +45,7 @@ export function summaryBar(item, contexts, colourOf, at) {
 function label(text, item) {
   const [field, value] = parts(text);
   if (field === "item" && value === String(item)) return [make("span", { class: "muted" }, "item")];
+  if (field === HISTORY) return [make("span", { class: "muted" }, `${field} `), titleOf(value)];
   return value === "" ? [field] : [make("span", { class: "muted" }, `${field} `), value];
 }
 

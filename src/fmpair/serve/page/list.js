@@ -2,8 +2,9 @@
 
 import { sharedScale, summaryBar, termTable } from "./bars.js";
 import { make, plain } from "./element.js";
-import { inFull, learn, nameOf, picture } from "./names.js";
+import { inFull, learn, learnOf, nameOf, picture } from "./names.js";
 import { similarItems } from "./similar.js";
+import { earlier } from "./terms.js";
 
 const MOVE = { duration: 260, easing: "cubic-bezier(.2, .7, .2, 1)" };
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -62,6 +63,7 @@ export function itemList(list, actions) {
       : make("p", { class: "muted" }, "This model cannot explain its scores.");
     const held = parts.detail.contains(document.activeElement) ? document.activeElement.textContent : null;
     parts.detail.replaceChildren(why, parts.similar, make("div", { class: "acts" }, ...buttons));
+    learnOf(earlier(item.terms)).then((learned) => learned && parts.item === item && !parts.detail.hidden && fill(parts));
     // Keep the keyboard focus across answers.
     [...parts.detail.querySelectorAll("button")].find((button) => button.textContent === held)?.focus();
   }

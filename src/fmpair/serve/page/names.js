@@ -1,8 +1,10 @@
 // Titles and pictures of items, by the columns that the model card names.
 
+import { recommend } from "./api.js";
 import { make, shown } from "./element.js";
 
-const known = new Map(); // id as JSON: its columns
+const known = new Map(); // id as text: its columns
+const asked = new Set(); // ids as text whose columns were asked for
 let columns = { title: null, images: null };
 
 /** title, images: names of columns, or null. */
@@ -12,10 +14,10 @@ export const useColumns = ({ title, images }) => (columns = { title: title ?? nu
 export const wanted = () => Object.values(columns).filter((name) => name !== null);
 
 export function learn(id, told) {
-  if (told) known.set(JSON.stringify(id), told);
+  if (told) known.set(shown(id), told);
 }
 
-const value = (id, column) => (column === null ? undefined : known.get(JSON.stringify(id))?.[column]);
+const value = (id, column) => (column === null ? undefined : known.get(shown(id))?.[column]);
 
 /** The title of an item, else its id. */
 export const nameOf = (id) => shown(value(id, columns.title) ?? id);
@@ -29,9 +31,19 @@ export const inFull = (id) => (nameOf(id) === shown(id) ? shown(id) : `${nameOf(
 /** Titles of suggestions. */
 export function learnTitles(ids, titles) {
   ids.forEach((id, number) => {
-    const old = known.get(JSON.stringify(id)) ?? {};
+    const old = known.get(shown(id)) ?? {};
     if (columns.title !== null && titles?.[number]) learn(id, { ...old, [columns.title]: titles[number] });
   });
+}
+
+/** Ask once for the titles of items that no list had; return whether any was learned. */
+export async function learnOf(ids) {
+  const missing = ids.filter((id) => unnamed(id) && !asked.has(shown(id)));
+  missing.forEach((id) => asked.add(shown(id)));
+  if (!missing.length) return false;
+  const found = await recommend({ candidates: missing, n: missing.length, exclude_seen: false, show: wanted() }).catch(() => ({ items: [] }));
+  found.items.forEach((item) => learn(item.item, item.columns));
+  return found.items.length > 0;
 }
 
 /** A picture, if the service was started with a column of them. */

@@ -9,6 +9,7 @@ import { liveEvents } from "./events.js";
 import { itemList } from "./list.js";
 import { inFull, learn, learnTitles, nameOf, useColumns, wanted } from "./names.js";
 import { asked, fromAddress, person, situation, START, toAddress } from "./question.js";
+import { ruleFields } from "./rules.js";
 import { grouped, groupsOf } from "./terms.js";
 
 const GOOD = "in service";
@@ -28,6 +29,7 @@ let showContext = () => {};
 let running = null;
 let answered = null; // whom the list is for
 
+const rules = ruleFields(change);
 const lists = [itemList(byId("list"), actions), itemList(byId("other-list"), actions)];
 const who = combobox(byId("user"), byId("user-options"), {
   keep: true,
@@ -60,8 +62,7 @@ function showQuestion() {
   who.show(question.user);
   byId("chips").replaceChildren(...question.history.map(chip));
   byId("n").value = String(question.n);
-  byId("where").value = question.where;
-  byId("diversity").value = String(question.diversity);
+  rules.show(question);
   byId("examples").hidden = visitor || question.user !== null || !byId("examples").children.length;
   showContext((name) => (name === TIME ? question.time : question.context[name]) ?? null);
 }
@@ -80,8 +81,8 @@ async function ask() {
   running = new AbortController();
   const { signal } = running;
   const slow = setTimeout(() => byId("lists").classList.add("waiting"), SLOW);
-  const body = { ...asked(question), show: wanted() };
   try {
+    const body = { ...asked(question), show: wanted() };
     const bodies = arms.length > 1 ? arms.map((arm) => ({ ...body, arm })) : [body];
     showAnswers(await Promise.all(bodies.map((one) => api.recommend(one, signal))));
     fail(null);
@@ -199,8 +200,9 @@ async function start() {
   ask();
 }
 
-function showModel({ models }) {
+function showModel({ models, rules: names }) {
   const [first] = models; // the current model
+  rules.know(names, first.columns);
   const { context, recipe, items } = first;
   contexts = context.map((field) => field.name);
   inService = models.map((one) => one.model);
@@ -221,8 +223,6 @@ function showModel({ models }) {
 byId("ask").addEventListener("submit", (event) => event.preventDefault());
 for (const kind of ["user", "visitor"]) byId(`kind-${kind}`).addEventListener("change", () => change({ kind }));
 byId("n").addEventListener("change", (event) => change({ n: Number(event.target.value) }));
-byId("where").addEventListener("change", (event) => change({ where: event.target.value.trim() }));
-byId("diversity").addEventListener("change", (event) => change({ diversity: Number(event.target.value) }));
 byId("reset").addEventListener("click", () => change({ ...START }));
 byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -1,8 +1,7 @@
 // The request of the page, and its form in the URL, which can be shared.
 
 import { shown } from "./element.js";
-
-const DIVERSITY = [0.3, 0.5, 0.7]; // to choose from
+import { NONE, rulesAsked, rulesRead } from "./rules.js";
 
 export const START = Object.freeze({
   kind: "user",
@@ -11,17 +10,14 @@ export const START = Object.freeze({
   context: Object.freeze({}),
   time: null,
   n: 10,
-  where: "",
-  diversity: 0,
+  ...NONE,
 });
 
-/** The body of the request. */
+/** The body of the request; throws a problem if a rule cannot be read. */
 export function asked(question) {
-  const { kind, user, history, context, time, n, diversity } = question;
+  const { kind, user, history, context, time, n } = question;
   const who = kind === "visitor" ? { history } : user === null ? {} : { user }; // null: anyone
-  const where = question.where.split(";").map((text) => text.trim()).filter(Boolean);
-  const rules = { ...(where.length ? { where } : {}), ...(diversity ? { diversity } : {}) };
-  return { ...who, context, time, n, explain: true, ...rules };
+  return { ...who, context, time, n, explain: true, ...rulesAsked(question) };
 }
 
 /** The context as text, with names for what is not text. */
@@ -49,7 +45,7 @@ function read(text) {
 }
 
 /** `#user=ann&context.daytime=evening`. */
-export function toAddress({ kind, user, history, context, time, n, where, diversity }) {
+export function toAddress({ kind, user, history, context, time, n, ...rules }) {
   const parts = new URLSearchParams();
   if (kind === "visitor") parts.set("visitor", "");
   else if (user !== null) parts.set("user", written(user));
@@ -57,8 +53,7 @@ export function toAddress({ kind, user, history, context, time, n, where, divers
   for (const [name, value] of Object.entries(context)) parts.set(`context.${name}`, written(value));
   if (time !== null) parts.set("time", time);
   if (n !== START.n) parts.set("n", n);
-  if (where) parts.set("where", where);
-  if (diversity) parts.set("diversity", diversity);
+  for (const name of Object.keys(NONE)) if (rules[name]) parts.set(name, rules[name]);
   return `#${parts}`;
 }
 
@@ -77,7 +72,6 @@ export function fromAddress(address) {
     context,
     time: parts.get("time"),
     n: [5, 10, 20, 50].includes(n) ? n : START.n,
-    where: parts.get("where") ?? "",
-    diversity: DIVERSITY.find((one) => one === Number(parts.get("diversity"))) ?? 0,
+    ...rulesRead(parts),
   };
 }

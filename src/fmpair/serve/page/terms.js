@@ -1,5 +1,7 @@
 // The terms of a score: their groups and the geometry of their bars.
 
+export const HISTORY = "history";
+
 /** Split `daytime=evening` into column and value ("" if there is none). */
 export function parts(label) {
   const at = label.indexOf("=");
@@ -13,16 +15,20 @@ export function groupOf(term, contexts) {
   const crossed = contexts.find((name) => term.query.includes(` x ${name}=`)); // terms of order three
   if (crossed !== undefined && field === "user") return together(crossed);
   if (field === "user" || field === "a usual user") return "user";
-  if (field.split(".")[0] === "history") return "history";
+  if (field.split(".")[0] === HISTORY) return HISTORY;
   const own = contexts.find((name) => field === name || field.startsWith(`${name}.`));
   return own ?? "user’s attributes";
 }
+
+/** The items of the history that terms are about. */
+export const earlier = (terms) =>
+  [...new Set((terms ?? []).map(({ query }) => parts(query)).filter(([field]) => field === HISTORY).map(([, item]) => item))];
 
 const together = (context) => `user × ${context}`;
 
 /** All groups, in the order of their colours. */
 export const groupsOf = (contexts) =>
-  ["user", "user’s attributes", "history", ...contexts, ...contexts.map(together), "item alone"];
+  ["user", "user’s attributes", HISTORY, ...contexts, ...contexts.map(together), "item alone"];
 
 /** The sum of the terms of each group, as a Map in the order of the groups. */
 export function grouped(terms, contexts) {
