@@ -5,8 +5,9 @@
 
 SET: a generated log (LOGS), or a public set with times, also thinned: `ml-100k`, `ml-100k:half`
 (a random half of the events), `ml-100k:fifth` (a fifth of the users), `ml-100k:shuffled` (the times
-of each user shuffled). Of sets that only the leaderboard has, the test events are left out. The last event of each user is held out. FMPair() is fitted as it is (auto)
-and with `history` 0, 1, 3, 10 and 20, without the trials of times and of order three.
+of each user shuffled). Of sets that only the leaderboard has, the test events are left out. The
+last event of each user is held out. FMPair() is fitted as it is (auto) and with `history` 0, 1, 3,
+10 and 20, without the trials of times and of order three.
 Results are appended to a file, a line per fit; `tables` prints NDCG@10, means over seeds.
 """
 

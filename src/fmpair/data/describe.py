@@ -16,6 +16,7 @@ from fmpair.threads import check_process
 
 PIECE = 1 << 20  # rows hashed at a time
 EXACT = 2**53  # floats represent all integers up to this one
+MANY_REPEATS = 0.1  # share of events that repeat a user's item, from which repeats are usual
 
 Figure = int | float | str
 Feed = Callable[[Any], None]

@@ -17,6 +17,7 @@ import polars as pl
 
 from fmpair.checks import one_of, whole
 from fmpair.data import Dataset
+from fmpair.data.describe import MANY_REPEATS
 from fmpair.data.frame import to_polars
 from fmpair.errors import OptionError, UnknownError, named, unknown
 from fmpair.metrics import ERRORS, LISTS, Metric
@@ -200,9 +201,6 @@ def preset(name: str) -> Protocol:
     if name not in PRESETS:
         raise UnknownError(unknown("protocol", name, PRESETS))
     return PRESETS[name]
-
-
-MANY_REPEATS = 0.1  # share of events that repeat a user's item, from which repeats are usual
 
 
 def repeat_share(*parts: Dataset) -> float:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import Rows, empty_rows, renumbered
+from fmpair.arrays import empty_rows, renumbered
 from fmpair.checks import whole
 from fmpair.data import Dataset, as_dataset, columns_of
+from fmpair.data.describe import MANY_REPEATS
 from fmpair.data.parts import fully_timed
 from fmpair.data.splits import holdout, per_user
 from fmpair.data.times import has_times
@@ -102,8 +103,9 @@ def validation_parts(
 class Validation:
     """Validation by a full ranking for every held-out event, in its context.
 
-    Items that the user has in training are not ranked, unless most held-out events repeat one of
-    them.
+    As in evaluation, items that the user has in training are ranked if users often repeat items.
+    If not, they are not, and held-out events that repeat one are left out: with no other seen item
+    above them they would be easy, and reward models that remember single events.
     """
 
     train: Dataset
@@ -124,19 +126,27 @@ class Validation:
             raise DataError("no held-out event has a user and an item of the training events")
         if len(rows) > MAX_EVENTS:
             rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_EVENTS])
+        self._judge_on(rows)
+        repeats = self._repeats()
+        if repeats.mean() > MANY_REPEATS:
+            self.hidden = empty_rows(self.count)
+        elif repeats.any():
+            self._judge_on(rows[~repeats])
+
+    def _judge_on(self, rows: np.ndarray) -> None:
+        """Set the events to judge by; hidden: the items not to rank, per event."""
         self.events = self.held_out.take(rows)
         frame = self.events.frame()
         self.user = self.train.users.numbers(frame["user"])
         self.target = self.train.items.numbers(frame["item"])
-        self.hidden = self._hidden()
+        self.hidden = self.train.seen.take(self.user)
 
-    def _hidden(self) -> Rows:
-        """Return the items not to rank, per event."""
-        seen = self.train.seen.take(self.user)
-        owner = np.repeat(np.arange(seen.size), np.diff(seen.start))
-        repeats = np.zeros(seen.size, bool)
-        repeats[owner[seen.column == self.target[owner]]] = True
-        return empty_rows(seen.size) if repeats.mean() > 0.5 else seen
+    def _repeats(self) -> np.ndarray:
+        """Return whether the user has the item of each event in training."""
+        owner = np.repeat(np.arange(self.hidden.size), np.diff(self.hidden.start))
+        repeats = np.zeros(self.hidden.size, bool)
+        repeats[owner[self.hidden.column == self.target[owner]]] = True
+        return repeats
 
     @property
     def count(self) -> int:
