@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fmpair import FMPair
+from fmpair import Dataset, FMPair
 from fmpair.data.splits import holdout
 from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.testing import day_and_night, two_tastes
@@ -94,6 +94,24 @@ def test_held_out_events_are_judged_in_their_own_context():
     without = FMPair(factors=4, epochs=60, seed=1).fit(train.frame().drop("time"))
     judge = Validation(train, held_out, "ndcg@5", 5)
     assert judge.judge(with_time) > judge.judge(without) + 0.1
+
+
+def repeating(share):
+    """Sixty users have three items each; this share of the held-out events repeats one of them."""
+    known = [(f"u{n}", f"i{(n + m) % 9}") for n in range(60) for m in range(3)]
+    later = [(f"u{n}", f"i{(n if n < share * 60 else n + 5) % 9}") for n in range(60)]
+    frames = (pl.DataFrame(rows, ["user", "item"], orient="row") for rows in (known, later))
+    return Validation(*map(Dataset.from_frame, frames), "ndcg@5", 5)
+
+
+def test_all_items_are_ranked_where_users_often_repeat_items():
+    judge = repeating(0.2)
+    assert judge.count == 60 and len(judge.hidden.column) == 0
+
+
+def test_rare_repeats_are_not_judged_as_seen_items_are_not_ranked():
+    judge = repeating(0.05)
+    assert judge.count == 57 and len(judge.hidden.column) == 3 * 57
 
 
 def test_a_share_splits_the_events_and_a_wrong_one_is_refused():

@@ -138,7 +138,7 @@ def chains(users=28, length=10, items=40):
 
 def test_a_setting_that_is_needed_is_found():
     own = FMPair(factors=8, epochs=30, threads=1, loss="bpr", dropout=0.1, regularization=0.005)
-    found = own.tune(chains(), trials=5)
+    found = own.tune(chains(length=20), trials=5)
     first, chosen = (found.trials.filter(row).row(0, named=True) for row in ("first", "chosen"))
     assert first["history"] == "0" and found.recipe.history
     assert chosen["gain"] > chosen["standard_error"] > 0

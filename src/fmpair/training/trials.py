@@ -54,8 +54,7 @@ DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)
 STEPS = 100  # events learned per user (events times epochs) after which settings can be compared
 MIN_EPOCHS, MAX_EPOCHS = 4, 16  # limits for a trial
 RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
-MIN_EVENTS = 3  # users with fewer events do not count towards MIN_USERS
-MIN_USERS = 30  # fewer users: no trials
+MIN_EVENTS, MIN_USERS = 3, 30  # no trials if fewer users have so many events
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # The regularisation without a history is found by fits with 1 / L2_PACE of the epochs and steps
@@ -149,10 +148,7 @@ class _AutoOptions:
 
     @cached_property
     def times(self) -> bool:
-        """Whether hours and weekdays are tried.
-
-        They are if all events have calendar times and the options define no field of times.
-        """
+        """Whether hours and weekdays are tried, which needs calendar times of all events."""
         free = self.options.times == AUTO and TIME not in self.options.fields
         return (
             free and self.data.order is None and is_calendar(self.data) and not untimed(self.data)
@@ -160,10 +156,7 @@ class _AutoOptions:
 
     @cached_property
     def since(self) -> bool:
-        """Whether the days since a user's last event are tried.
-
-        They are unless events are missing or the options switch the history off.
-        """
+        """Whether the days since a user's last event are tried, which needs all events."""
         return not self.data.gaps and bool(self.options.history)
 
     @cached_property
@@ -298,7 +291,7 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     best = trial.choice(none.options, history=_history(none.options, trial))
     mixed = trial.out_of_order(best.options) if best.better_than(none) else None
     helps = mixed is not None and best.better_than(mixed, SURE)
-    order = f", {mixed.values.mean():.4f} with it in random order" if mixed else ""
+    order = f", about as good in random order: {mixed.values.mean():.4f}" if mixed else ""
     hint = "" if helps else Notice(f"{order}; set {named(HISTORY, LAST)} to force it")
     _report("history", f"the last {LAST} items", (helps, best, none), hint)
     return best if helps else none
