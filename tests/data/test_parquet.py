@@ -59,3 +59,15 @@ def test_a_file_on_standard_input_is_decoded_in_a_child_too(tmp_path):
     with path.open("rb") as file:
         done = subprocess.run([sys.executable, "-c", code], stdin=file, capture_output=True)
     assert done.stdout == b"2\n", done.stderr
+
+
+def test_a_file_is_decoded_in_a_child_once_and_again_after_it_was_written(tmp_path, monkeypatch):
+    children, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: children.append(a) or run(*a, **k))
+    path = tmp_path / "a.parquet"
+    frame = pl.DataFrame({"user": ["ann", "bob"], "item": [1, 2]})
+    frame.write_parquet(path)
+    for read, expected in ((parquet_columns, 1), (read_parquet, 2), (parquet_columns, 2)):
+        assert read(path).equals(frame) and len(children) == expected
+    frame.reverse().write_parquet(path)
+    assert read_parquet(path).equals(frame.reverse()) and len(children) == 3

@@ -77,7 +77,7 @@ RING, NEW = Dataset.from_frame(ring(60)), Dataset.from_frame(ring(24, first=60))
     "recipe",
     [
         MarkovChain(),
-        FMPair(factors=16, history=1, epochs=80, threads=1),
+        FMPair(factors=8, history=1, times=False, order=2, epochs=80, threads=1),
     ],
     ids=lambda recipe: type(recipe).__name__,
 )

@@ -22,8 +22,7 @@ from fmpair.evaluation.statistics import (
     wilcoxon,
 )
 
-stats = pytest.importorskip("scipy.stats")
-special = pytest.importorskip("scipy.special")
+scipy = pytest.importorskip("scipy")  # loads its parts when they are used
 
 
 def pairs(count, shift=0.2, digits=None):
@@ -34,33 +33,37 @@ def pairs(count, shift=0.2, digits=None):
 
 @given(st.floats(0.5, 1e6), st.floats(0.5, 1e3), st.floats(0, 1))
 def test_the_incomplete_beta_function_is_scipys(a, b, x):
-    assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-7, abs=1e-9)
+    assert incomplete_beta(a, b, x) == pytest.approx(
+        scipy.special.betainc(a, b, x), rel=1e-7, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 5, 30, 1000, 250_000])
 def test_tails_of_t_are_scipys(freedom):
     for t in (0.0, 0.01, -1.0, 2.0, 5.0, 20.0):
-        assert t_two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-7)
+        assert t_two_sided(t, freedom) == pytest.approx(
+            2 * scipy.stats.t.sf(abs(t), freedom), rel=1e-7
+        )
 
 
 @pytest.mark.parametrize("freedom", [1, 2.5, 30, 9999, 1e9])
 def test_quantiles_of_t_are_scipys(freedom):
     for chance in (0.001, 0.05, 0.4, 1.0):
-        theirs = stats.t.isf(chance / 2, freedom)
+        theirs = scipy.stats.t.isf(chance / 2, freedom)
         assert t_quantile(chance, freedom) == pytest.approx(theirs, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("count", [2, 5, 40, 3000])
 def test_the_t_test_is_scipys(count):
     a, b = pairs(count)
-    assert t_test(a, b) == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-7)
+    assert t_test(a, b) == pytest.approx(scipy.stats.ttest_rel(a, b).pvalue, rel=1e-7)
 
 
 @pytest.mark.parametrize("digits", [None, 0])
 @pytest.mark.parametrize("count", [20, 500])
 def test_the_signed_rank_test_is_scipys(count, digits):
     a, b = pairs(count, digits=digits)
-    theirs = stats.wilcoxon(a, b, zero_method="wilcox", correction=False, method="asymptotic")
+    theirs = scipy.stats.wilcoxon(a, b, zero_method="wilcox", correction=False, method="asymptotic")
     assert wilcoxon(a, b) == pytest.approx(theirs.pvalue, rel=1e-9)
 
 
@@ -68,7 +71,7 @@ def test_the_randomisation_test_is_exact_for_few_pairs():
     assert randomisation_test([1, 2, 3], [0, 0, 0]) == 2 / 8
     assert randomisation_test([1, -1, 0, 0], [0, 0, 0, 0]) == 1
     a, b = pairs(9)
-    theirs = stats.permutation_test(
+    theirs = scipy.stats.permutation_test(
         (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=np.inf
     )
     assert randomisation_test(a, b) == pytest.approx(theirs.pvalue)
@@ -95,7 +98,7 @@ def test_holm_steps_down():
 def test_the_interval_holds_the_mean_and_narrows():
     values = np.random.default_rng(0).normal(1, 1, 400)
     low, high = bootstrap(values, seed=1)
-    theirs = stats.norm.interval(0.95, values.mean(), stats.sem(values))
+    theirs = scipy.stats.norm.interval(0.95, values.mean(), scipy.stats.sem(values))
     assert (low, high) == pytest.approx(theirs, abs=0.02)
     assert bootstrap(values, seed=1) == (low, high)
     assert bootstrap(values, level=0.5, seed=1)[0] > low
@@ -148,7 +151,7 @@ def test_seeds_that_differ_as_much_as_the_models_leave_nothing_significant():
     for test in (randomisation_test, t_test, wilcoxon):
         assert 0.02 < test(*moved) < 0.2
     # Of two models with four seeds each, whose users hardly vary, Welch's t-test of the seeds.
-    theirs = stats.ttest_ind(moved[0].mean(1), moved[1].mean(1), equal_var=False).pvalue
+    theirs = scipy.stats.ttest_ind(moved[0].mean(1), moved[1].mean(1), equal_var=False).pvalue
     assert t_test(*moved) == pytest.approx(theirs, abs=0.02)
 
 
@@ -179,7 +182,7 @@ def test_models_are_level_where_both_one_sided_tests_say_so():
     assert is_level(a, near, margin=0.02)
     assert not is_level(a, near, margin=0.004)
     assert not is_level(a, near + 0.1, margin=0.02)
-    half = stats.t.ppf(0.95, 399) * stats.sem(a - near) + abs((a - near).mean())
+    half = scipy.stats.t.ppf(0.95, 399) * scipy.stats.sem(a - near) + abs((a - near).mean())
     assert is_level(a, near, half * 1.001) and not is_level(a, near, half * 0.999)
     assert is_level(a, a, margin=0.0)
 
@@ -187,7 +190,7 @@ def test_models_are_level_where_both_one_sided_tests_say_so():
 def test_more_users_than_are_drawn_are_put_together_and_give_the_same():
     a, b = pairs(30_000, shift=0.01)
     assert randomisation_test(a, b) == pytest.approx(t_test(a, b), abs=0.03)
-    theirs = stats.norm.interval(0.95, a.mean(), stats.sem(a))
+    theirs = scipy.stats.norm.interval(0.95, a.mean(), scipy.stats.sem(a))
     assert bootstrap(a) == pytest.approx(theirs, abs=5e-4)
 
 
@@ -213,7 +216,7 @@ def test_with_one_value_for_each_user_it_is_welchs_t():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.3, 1, 40), rng.normal(0, 3, 25)
     found = unpaired(sum_by_user(a), sum_by_user(b))
-    expected = stats.ttest_ind(a, b, equal_var=False)
+    expected = scipy.stats.ttest_ind(a, b, equal_var=False)
     interval = expected.confidence_interval()
     assert found.mean == pytest.approx(a.mean() - b.mean())
     assert found.p == pytest.approx(expected.pvalue, rel=1e-6)

@@ -147,6 +147,9 @@ def test_a_saved_model_gives_the_same_answers(tmp_path):
     assert again.space.pairing == model.space.pairing
 
 
+IN_THREE = {"factors": 6, "factors3": 10}  # few, most of them for terms of order three
+
+
 def share_right(model, users, when):
     """Of the ten best items, the share that toys.opposite_tastes calls right."""
     found = model.recommend(users, n=10, context={"time": when}, exclude_seen=False)
@@ -157,15 +160,15 @@ def share_right(model, users, when):
 def test_users_want_opposite_things_in_the_same_context():
     data = opposite_tastes()
     users = [f"u{n}" for n in range(40)]
-    for order, low, high in ((2, 0.3, 0.7), (3, 0.95, 1.0)):
-        model = FMPair(order=order, factors=16).fit(data)
+    for order, own, low, high in ((2, {"factors": 8}, 0.3, 0.7), (3, IN_THREE, 0.95, 1.0)):
+        model = FMPair(order=order, **own).fit(data)
         right = np.mean([share_right(model, users, when) for when in ("day", "night")])
         assert low <= right <= high
 
 
 def test_new_users_and_new_events_are_learned_with_their_triples():
     data = opposite_tastes()
-    model = FMPair(order=3, factors=16).fit(data)
+    model = FMPair(order=3, **IN_THREE).fit(data)
     item = np.arange(0, 20, 2)
     mine = pl.DataFrame({
         "user": ["u1000"] * 20, "item": [*item, *(item + 21)],

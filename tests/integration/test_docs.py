@@ -5,8 +5,8 @@ is left alone, and one ``python of LIBRARY`` too where it is not installed (`mak
 installs those that can be had). A fence ``output`` right after a block must be what the block
 prints; figures that training makes stand in a fence ``text``, which is not compared: they may
 differ by machine.
-A model of more than MOST factors is fitted with FACTORS: each number is kernels to compile. So are
-trials, and `FMPair()` in all pages but the README.
+A model of more than FACTORS factors is fitted with FACTORS: each number is kernels to compile. So
+are trials, and `FMPair()` in all pages but the README.
 The commands in fences ``sh`` of docs/commands.md and docs/daily.md run too, and none may fail; in
 tutorials and how-tos they run in their place between the blocks. Pages that start a service are run
 by tests/serve/test_commands.py.
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 WITH_COMMANDS = ("tutorials", "howto")  # folders of pages whose commands run among the blocks
 SERVING = ("service.md", "shop.md")
-FACTORS, MOST = 8, 16
+FACTORS = 8
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 USERS = ("ann", "bob", "cem", "dee", "eve", "fay", "gus", "hal")
@@ -95,10 +95,10 @@ def frames():
 
 
 def of_few_factors(block):
-    """The code of a block in which no model has more than MOST factors."""
+    """The code of a block in which no model has more than FACTORS factors."""
 
     def few(found):
-        return f"factors={FACTORS}" if int(found[1]) > MOST else found[0]
+        return f"factors={FACTORS}" if int(found[1]) > FACTORS else found[0]
 
     return re.sub(r"(?<![.\w])factors=(\d+)", few, block.code)
 

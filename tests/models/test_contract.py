@@ -1,6 +1,7 @@
 """Every model of our own keeps the contract."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,13 +27,17 @@ def recipe(kind):
     return catalog.find(kind)(**options)
 
 
+@cache  # rules that ask a fitted model share it
+def contract(kind):
+    personal, timed = kind not in IMPERSONAL, kind in TIMED
+    described = kind in DESCRIBED
+    return ModelContract(lambda: recipe(kind), personal, timed=timed, attributes=described)
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", OURS)
 def test_every_model_keeps(kind, rule):
-    personal, timed = kind not in IMPERSONAL, kind in TIMED
-    contract = ModelContract(lambda: recipe(kind), personal, timed=timed,
-                             attributes=kind in DESCRIBED)  # fmt: skip
-    contract.check(rule)
+    contract(kind).check(rule)
 
 
 @pytest.mark.parametrize("kind", OURS)

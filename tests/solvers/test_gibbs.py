@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # loads its parts when they are used
 
 from fmpair.arrays import Rows
 from fmpair.solvers import anova, pointwise
@@ -199,8 +199,8 @@ def test_draws_are_normal_about_the_score_on_the_side_of_the_target(score, targe
     draws = truncated(np.full(count, score), np.full(count, target), rng)
     assert (draws * target >= 0).all()
     bounds = (-score, np.inf) if target > 0 else (-np.inf, -score)
-    law = stats.truncnorm(*bounds, loc=score)
-    assert stats.kstest(draws, law.cdf).pvalue > 1e-3
+    law = scipy.stats.truncnorm(*bounds, loc=score)
+    assert scipy.stats.kstest(draws, law.cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("target", [-1.0, 1.0])
@@ -208,7 +208,7 @@ def test_expected_values_are_the_means_of_the_same_distributions(target):
     scores = np.array(SCORES)
     found = expected(scores, np.full(len(scores), target))
     bounds = [(-s, np.inf) if target > 0 else (-np.inf, -s) for s in scores]
-    means = [stats.truncnorm(*b, loc=s).mean() for b, s in zip(bounds, scores)]
+    means = [scipy.stats.truncnorm(*b, loc=s).mean() for b, s in zip(bounds, scores)]
     np.testing.assert_allclose(found, means, rtol=1e-6)
 
 

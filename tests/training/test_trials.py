@@ -162,8 +162,17 @@ def sums(users=80, steps=14, items=12):
 LAST_TWO = {"last": 2, "fade": 0.0}
 
 
+def few_by_default(monkeypatch):
+    """Let default models and trials have 8 factors, whose kernels other tests compile too."""
+    for module in (defaults, trials):
+        monkeypatch.setattr(module, "FACTORS", 8)
+
+
 @pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("torch", 6)])
-def test_pairs_of_earlier_items_are_used_where_two_items_decide(device, epochs, caplog):
+def test_pairs_of_earlier_items_are_used_where_two_items_decide(
+    device, epochs, caplog, monkeypatch
+):
+    few_by_default(monkeypatch)
     if device == "torch":
         pytest.importorskip("torch")
     recipe = FMPair(history=LAST_TWO, device=device, epochs=epochs)
@@ -176,7 +185,8 @@ def test_pairs_of_earlier_items_are_used_where_two_items_decide(device, epochs, 
 
 
 @pytest.mark.parametrize("device", ["cpu", "torch"])
-def test_pairs_of_earlier_items_are_left_out_where_one_item_decides(device):
+def test_pairs_of_earlier_items_are_left_out_where_one_item_decides(device, monkeypatch):
+    few_by_default(monkeypatch)
     if device == "torch":
         pytest.importorskip("torch")
     recipe = FMPair(history=LAST_TWO, device=device, epochs=4)
@@ -189,6 +199,7 @@ def diverge(self, options, **changes):
 
 
 def test_pairs_of_earlier_items_are_not_used_if_a_fit_diverges(caplog, monkeypatch):
+    few_by_default(monkeypatch)
     monkeypatch.setattr(trials._Trial, "choice", diverge)
     recipe = FMPair(history=LAST_TWO, order="auto")
     with caplog.at_level(logging.INFO, "fmpair"):
@@ -265,7 +276,7 @@ def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups,
     l2 = defaults.L2_BY_LOSS["softmax"]._replace(user=default, item=default / 2)
     monkeypatch.setitem(defaults.L2_BY_LOSS, "softmax", l2)
     frame = choices(groups)  # clear tastes, or popularity alone
-    model = FMPair(factors=16, epochs=9, device=device).fit(frame)
+    model = FMPair(factors=8, epochs=9, device=device).fit(frame)
     found = model.recipe.regularization
     assert found["item"] == found["user"] / 2
     usual = default * defaults.MAX_OF_EXACT  # users have few items

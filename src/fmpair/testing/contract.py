@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -86,7 +87,7 @@ class ModelContract:
             _require(np.array_equal(single, several), "scores depend on the number of threads")
 
     def every_pair_has_a_finite_score(self) -> None:
-        model = self.make().fit(self._tastes())
+        model = self._model
         _require(bool(np.isfinite(_scores(model)).all()), "scores must be finite")
         pairs = self._tastes().frame().head(7)
         scored = model.score(pairs)
@@ -108,18 +109,18 @@ class ModelContract:
         _require(len(every) == len(data.items), "exclude_seen=False must list all items")
 
     def only_candidates_are_listed(self) -> None:
-        model = self.make().fit(self._tastes())
+        model = self._model
         out = model.recommend("u0", 20, candidates=[1, 3, 5, 7], exclude=[7])
         _require(sorted(out["item"].to_list()) == [1, 3, 5], "candidates and exclude must hold")
 
     def a_score_is_the_one_listed(self) -> None:
-        model = self.make().fit(self._tastes())
+        model = self._model
         out = model.recommend(["u0", "u5"], 5)
         alone = model.score(out.select("user", "item"))["score"].to_numpy()
         _require_same(alone, out["score"].to_numpy(), "score and recommend")
 
     def a_user_never_seen_is_refused_or_gets_a_usual_list(self) -> None:
-        model = self.make().fit(self._tastes())
+        model = self._model
         try:
             model.recommend("stranger")
         except UnknownError as error:
@@ -133,13 +134,13 @@ class ModelContract:
     def taste_decides(self) -> None:
         """On `two_tastes` the item left out of their own half must come first for each user."""
         if self.personal:
-            out = self.make().fit(self._tastes()).recommend(n=1)
+            out = self._model.recommend(n=1)
             number = out["user"].str.strip_prefix("u").cast(pl.Int64).to_numpy()
             right = (out["item"].to_numpy() == left_out(number)).mean()
             _require(right == 1, f"only {right:.0%} of the users get an item of their taste first")
 
     def a_saved_model_gives_the_same_scores(self) -> None:
-        _require_saved(self.make().fit(self._tastes()))
+        _require_saved(self._model)
 
     def options_make_the_same_recipe_again(self) -> None:
         recipe = self.make()
@@ -168,7 +169,7 @@ class ModelContract:
             _require(bool(out["score"].is_finite().all()), "all scores must be finite")
 
     def further_events_are_learned_from_or_refused(self) -> None:
-        model = self.make().fit(self._tastes())
+        model = self._model
         more = pl.DataFrame({"user": ["late"] * 3 + ["u0"], "item": [1, 3, 77, 1]})
         grown = _grown(model.update, more, epochs=2)
         if grown is not None:
@@ -176,7 +177,7 @@ class ModelContract:
             _require_valid_update(model, grown, more)
 
     def a_new_user_is_folded_in_or_refused(self) -> None:
-        model = self.make().fit(self._tastes())
+        model = self._model
         few = pl.DataFrame({"user": ["late"] * 3, "item": [1, 3, 5]})
         before = _scores(model)
         grown = _grown(model.fold_in, few, epochs=2)
@@ -185,6 +186,11 @@ class ModelContract:
             old = model.user_ids
             same = np.array_equal(_scores(grown, old), before)
             _require(same, "fold_in must not change the scores of other users")
+
+    @cached_property
+    def _model(self) -> Any:
+        """A model of `two_tastes`, fitted once for all rules that ask it something."""
+        return self.make().fit(self._tastes())
 
     def _tastes(self) -> Dataset:
         """Return `two_tastes`, with times or attributes if the model needs them."""

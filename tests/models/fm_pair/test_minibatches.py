@@ -24,11 +24,14 @@ OF_LEARNING = (
 )  # fmt: skip
 
 
+PLAIN = {"history": 0, "times": False, "order": 2}  # what trials decide is another test's
+CONTRACT = ModelContract(lambda: FMPair(factors=8, epochs=8, device="torch", **PLAIN))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", OF_LEARNING)
 def test_fm_pair_by_minibatches_keeps_the_contract_of_models(rule):
-    plain = {"history": 0, "times": False, "order": 2}  # what trials decide is another test's
-    ModelContract(lambda: FMPair(factors=8, epochs=8, device="torch", **plain)).check(rule)
+    CONTRACT.check(rule)
 
 
 @pytest.fixture(scope="module")

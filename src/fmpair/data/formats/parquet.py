@@ -1,5 +1,6 @@
 """Read Parquet files, after a child process has decoded them: damaged ones crash the decoder.
-The child takes about 0.3 s and the time of reading the file once more.
+The child takes about 0.3 s and the time of reading the file once more; a process has a file decoded
+again only after it was written.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from signal import Signals
 
@@ -52,7 +54,28 @@ def _checked(path: str | Path, rows: int | None = None) -> Path | bytes:
     source = read_bytes(path) if piped else find_file(Path(path))
     if not _has_magic(source):
         raise DataError(f"{path} is not a Parquet file: it must begin and end with PAR1")
-    name = STANDARD_INPUT if isinstance(source, bytes) else str(source.absolute())
+    if isinstance(source, bytes):
+        _decode(path, source, rows)
+    else:
+        _decode_once(str(path), source.absolute(), rows, _state(source))
+    return source
+
+
+@lru_cache(maxsize=64)
+def _decode_once(path: str, source: Path, rows: int | None, state: tuple[int, ...]) -> None:
+    """Let a child decode a file that was written since this process last did so."""
+    _decode(path, source, rows)
+
+
+def _state(source: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file is written or replaced."""
+    found = source.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _decode(path: str | Path, source: Path | bytes, rows: int | None) -> None:
+    """Let a child decode the file, or its bytes; raise DataError if it cannot."""
+    name = STANDARD_INPUT if isinstance(source, bytes) else str(source)
     limits = [str(most_bytes(_size(source)) // CELL), *([] if rows is None else [str(rows)])]
     child = subprocess.run(
         [sys.executable, "-P", parquet_trial.__file__, name, *limits],
@@ -69,7 +92,6 @@ def _checked(path: str | Path, rows: int | None = None) -> Path | bytes:
             f"{path} is damaged: decoding it crashes ({Signals(-child.returncode).name}); "
             "write the file again"
         )
-    return source
 
 
 def _size(source: Path | bytes) -> int:
