@@ -94,6 +94,10 @@ class Task:
             factors = factors_of_ids(self.options, factors, len(problem.user))
         return replace(self, options=replace(self.options, factors=factors))
 
+    def initial(self) -> Parameters:
+        """Return the parameters before the first epoch; regularisation does not change them."""
+        return initial(self.options, self.space, self.problem, self.content)
+
     @cached_property
     def seen(self) -> Rows:
         """The items of each user with counts."""
@@ -195,15 +199,21 @@ def train(recipe: Any, options: FMPairOptions, data: Dataset, begin: Begin = beg
 
     recipe: stored in the fitted models.
     """
+    return started(task_of(recipe, options, data), begin)
+
+
+def task_of(recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
+    """Return the task of training from scratch, with its number of factors."""
     usual = factors_of(options, len(data))
     with layout_on(options.device):
         task = Task.of(recipe, replace(options, factors=usual), data)
-        return started(task.with_more_factors() if options.factors is None else task, begin)
+        return task.with_more_factors() if options.factors is None else task
 
 
-def started(task: Task, begin: Begin = begin) -> TrainingRun:
-    """Return the epochs of a task, before the first."""
-    training = begin(task, initial(task.options, task.space, task.problem, task.content), ())
+def started(task: Task, begin: Begin = begin, first: Parameters | None = None) -> TrainingRun:
+    """Return the epochs of a task, before the first. first: `Task.initial()`, if it is known."""
+    with layout_on(task.options.device):
+        training = begin(task, task.initial() if first is None else first, ())
     return TrainingRun(_Progress(task, training, begin))
 
 

@@ -34,7 +34,7 @@ from fmpair.training.defaults import (
     n_negatives_of,
 )
 from fmpair.training.epochs import Validation
-from fmpair.training.loop import TrainingRun, train
+from fmpair.training.loop import TrainingRun, started, task_of, train
 from fmpair.training.options import FMPairOptions
 from fmpair.training.start import check_factors
 from fmpair.training.visits import Visits, held_out_visits
@@ -382,27 +382,30 @@ def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions
     if options.history or trial.judge.count < L2_EVENTS:
         return options
     PROGRESS.info("regularization: comparing more and less with the default ...")
-    trial = replace(trial, small=_l2_trial(options))
-    run = trial.run(options)
-    usual = {"user": run.task.settings.user, "item": run.task.settings.positive}
+    small = _l2_trial(options)
+    task = task_of(small, small, trial.train)  # encoded, and started from content, only once
+    first, settings = task.initial(), task.settings
+    usual = {"user": settings.user, "item": settings.positive}
 
-    def scaled(steps: float) -> FMPairOptions:
+    def scaled(steps: float, options: FMPairOptions = options) -> FMPairOptions:
         l2 = {name: value * L2_STEP**steps for name, value in usual.items()}
         return replace(options, regularization=l2)
 
-    best, values = _climb(trial.values_of(run), lambda steps: trial.values(scaled(steps)))
+    def values_at(steps: int) -> np.ndarray:
+        changed = replace(task, options=scaled(steps, task.options) if steps else task.options)
+        return trial.values_of(started(changed, first=first))
+
+    best, values = _climb(values_at)
     around = [values[n].mean() for n in (best - 1, best, best + 1) if n in values]
-    fine = fine or run.task.settings.in_minibatches
+    fine = fine or settings.in_minibatches
     steps = best + (_vertex(*around) if fine and len(around) == 3 else 0.0)
     PROGRESS.info("regularization: %.2g times the default", L2_STEP**steps)
     return scaled(steps) if steps else options
 
 
-def _climb(
-    first: np.ndarray, values_of: Callable[[int], np.ndarray]
-) -> tuple[int, dict[int, np.ndarray]]:
+def _climb(values_of: Callable[[int], np.ndarray]) -> tuple[int, dict[int, np.ndarray]]:
     """Return the best number of steps, up or down, and the values of every number tried."""
-    best, values = 0, {0: first}
+    best, values = 0, {0: values_of(0)}
     for way in (1, -1):
         while abs(best + way) <= L2_STEPS:
             step = best + way
@@ -415,16 +418,13 @@ def _climb(
     return best, values
 
 
-def _l2_trial(options: FMPairOptions) -> dict[str, Any]:
+def _l2_trial(options: FMPairOptions) -> FMPairOptions:
     """Return the options of a trial of the regularisation."""
-    factors = options.factors
+    factors, epochs = options.factors, math.ceil(options.epochs / L2_PACE)
     if resolve_device(options.device) == CPU:
         factors = min(factors or L2_FACTORS, L2_FACTORS)
-    return {
-        "factors": factors,
-        "epochs": math.ceil(options.epochs / L2_PACE),
-        "learning_rate": options.learning_rate * L2_PACE,
-    }
+    rate = options.learning_rate * L2_PACE
+    return replace(options, factors=factors, epochs=epochs, learning_rate=rate)
 
 
 def _vertex(left: float, middle: float, right: float) -> float:
