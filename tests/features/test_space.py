@@ -58,7 +58,8 @@ def test_two_columns_with_equal_values_never_collide():
 def test_one_feature_has_the_label_that_it_has_among_all():
     nothing = pl.Series([None] * 4, dtype=pl.String)  # a field without features
     columns = {"none": nothing, "age": [1.0, 2.0, 3.0, 4.0], "year": [1, 2, 3, 4], "last": nothing}
-    data = data_with(items=ITEM_TABLE, place=["x", "y", None, "x"], **columns)
+    frame = events(place=["x", "y", None, "x"], **columns)
+    data = Dataset.from_frame(frame, items=ITEM_TABLE, context=["place", *columns])
     kinds = {"age": {"kind": "binned", "bins": 3}, "year": {"kind": "numeric"}}
     space = FeatureSpace.fit(data, kinds)
     assert [e.size for e in space.query.encoders] == [2, 0, 3, 1, 0]
