@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -287,34 +287,38 @@ def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups,
 
 
 @dataclass(frozen=True)
+class KnownTask:
+    """A task that is its own run; the default regularisation is 1."""
+
+    options: FMPair
+    settings: SimpleNamespace
+
+    def initial(self):
+        return None
+
+
+@dataclass(frozen=True)
 class KnownBest:
-    """A trial in which a regularisation of `best` ranks best, whose default is 1."""
+    """A trial in which a regularisation of `best` ranks best."""
 
     best: float
-    in_minibatches: bool = False
-    small: dict = field(default_factory=lambda: {"factors": 8})
+    train = None
     judge = SimpleNamespace(count=trials.L2_EVENTS)
 
-    def run(self, options):
-        settings = SimpleNamespace(user=1, positive=0.5, in_minibatches=self.in_minibatches)
-        return SimpleNamespace(task=SimpleNamespace(settings=settings))
-
-    def values_of(self, run):
-        return self._values(1.0)
-
-    def values(self, options):
-        return self._values(options.regularization["user"])
-
-    def _values(self, user):
+    def values_of(self, task):
+        user = (task.options.regularization or {"user": 1.0})["user"]
         return np.full(2, -(np.log(user / self.best) ** 2))
 
 
 @pytest.mark.parametrize("minibatches", [False, True])
-def test_the_best_regularisation_may_lie_between_two_steps(minibatches):
+def test_the_best_regularisation_may_lie_between_two_steps(minibatches, monkeypatch):
+    settings = SimpleNamespace(user=1, positive=0.5, in_minibatches=minibatches)
+    monkeypatch.setattr(trials, "task_of", lambda _, options, data: KnownTask(options, settings))
+    monkeypatch.setattr(trials, "started", lambda task, first: task)
     for best in (1.1, 0.9, 1.7, 0.6):
-        trial = KnownBest(best, minibatches)
-        found = trials._with_l2(FMPair(history=0), trial, fine=not minibatches).regularization
-        assert found == pytest.approx({"user": best, "item": best / 2})
+        found = trials._with_l2(FMPair(history=0), KnownBest(best), fine=not minibatches)
+        assert found.regularization == pytest.approx({"user": best, "item": best / 2})
+    settings.in_minibatches = False
     coarse = trials._with_l2(FMPair(history=0), KnownBest(1.1), fine=False)
     assert coarse.regularization is None  # 1.4 times the default ranks worse than the default
 
