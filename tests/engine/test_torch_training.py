@@ -256,6 +256,21 @@ def test_events_of_one_query_stand_together_in_runs_and_each_is_learned_from_onc
     )
 
 
+@pytest.mark.parametrize(
+    ("parts", "events", "size"),
+    [
+        ("", 12_800, 400),  # 32 steps
+        ("c", 12_800, 100),  # 128 steps
+        ("c", 6_400, 64),  # no fewer than 64 events in a step
+        ("c", 640, 20),  # unless there would be fewer than 32 steps
+        ("ch", 12_800, 400),  # a history
+    ],
+)
+def test_contexts_take_more_steps_unless_there_is_a_history(parts, events, size):
+    problem = problem_with(parts, events=events)
+    assert begin(problem, parameters_of(problem), settings_for(parts, **EXACT)).size == size
+
+
 @pytest.mark.parametrize("parts", ["cuah", "c"])
 def test_events_that_stay_in_main_memory_are_learned_from_alike(parts, monkeypatch):
     problem, settings = problem_with(parts, events=300), settings_for(parts, **EXACT)

@@ -147,6 +147,22 @@ def test_order_three_is_used_where_users_want_other_things_in_other_contexts(cap
     assert FMPair(factors=8, epochs=1, order=2).fit(moods()).space.pairing is None
 
 
+@pytest.mark.parametrize(("device", "factors"), [("cpu", [8]), ("torch", [16, 16])])
+def test_trials_of_order_three_have_all_factors_on_a_gpu(device, factors, monkeypatch):
+    few_by_default(monkeypatch)
+    seen = []
+
+    def values(trial, options):
+        seen.append(trial.small["factors"])
+        return np.zeros(2)
+
+    monkeypatch.setattr(trials._Trial, "values", values)
+    options = trials.without_auto(FMPair(factors=16, device=device))
+    trial = trials._Trial.on(moods(), options, triples=True)
+    trials._with_triples(trials._Choice(options, np.zeros(2)), trial)
+    assert seen == factors
+
+
 def sums(users=80, steps=14, items=12):
     """Each item is the sum of the two before it, nearly always."""
     rng, rows = np.random.default_rng(0), []
