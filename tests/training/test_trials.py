@@ -286,7 +286,7 @@ def choices(groups, users=1200, each=10, items=200):
 
 
 @pytest.mark.parametrize(
-    ("groups", "default", "device"), [(10, 0.6, "cpu"), (1, 0.02, "cpu"), (10, 0.8, "torch")]
+    ("groups", "default", "device"), [(10, 0.6, "cpu"), (1, 0.02, "cpu"), (10, 0.6, "torch")]
 )
 def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups, default, device):
     l2 = defaults.L2_BY_LOSS["softmax"]._replace(user=default, item=default / 2)

@@ -57,11 +57,12 @@ RAMPED = 16  # epochs of a trial with order three, whose regularisation grows ep
 MIN_EVENTS, MIN_USERS = 3, 30  # no trials if fewer users have so many events
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
-# The regularisation without a history is found by fits with 1 / L2_PACE of the epochs and steps
-# L2_PACE times as long. They use as many negatives as whole fits: with fewer, less regularisation
-# is best. On a GPU they also have all factors, since the best regularisation depends on both.
+# On a CPU the regularisation without a history is found by fits with 1 / L2_PACE of the epochs,
+# steps L2_PACE times as long and L2_FACTORS factors at most. They use as many negatives as whole
+# fits: with fewer, less regularisation is best. On a GPU these fits are whole fits, since the best
+# regularisation depends on the factors and the epochs.
 L2_PACE = 2
-L2_FACTORS = options_module.FACTORS  # at most, on a CPU
+L2_FACTORS = options_module.FACTORS
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_EVENTS = 1000  # with fewer held-out events, differences of some percent are not visible
@@ -420,10 +421,10 @@ def _climb(values_of: Callable[[int], np.ndarray]) -> tuple[int, dict[int, np.nd
 
 def _l2_trial(options: FMPairOptions) -> FMPairOptions:
     """Return the options of a trial of the regularisation."""
-    factors, epochs = options.factors, math.ceil(options.epochs / L2_PACE)
-    if resolve_device(options.device) == CPU:
-        factors = min(factors or L2_FACTORS, L2_FACTORS)
-    rate = options.learning_rate * L2_PACE
+    if resolve_device(options.device) != CPU:
+        return options
+    factors = min(options.factors or L2_FACTORS, L2_FACTORS)
+    epochs, rate = math.ceil(options.epochs / L2_PACE), options.learning_rate * L2_PACE
     return replace(options, factors=factors, epochs=epochs, learning_rate=rate)
 
 
