@@ -123,7 +123,10 @@ def one_start(size: int) -> np.ndarray:
 
 
 class DeviceColumns(Protocol):
-    """Counts and sorts long columns on the device of a fit, to the results of this module."""
+    """Counts and sorts long columns on the device of a fit, to the results of this module.
+
+    It also multiplies large matrices, see `matrices`.
+    """
 
     def tally(
         self, numbers: np.ndarray, size: int, weights: np.ndarray | None = None
@@ -136,6 +139,14 @@ class DeviceColumns(Protocol):
     def order(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray: ...
 
     def latest_true(self, flags: np.ndarray) -> np.ndarray: ...
+
+    def product(
+        self, left: np.ndarray, right: np.ndarray, transposed: bool, keep: bool
+    ) -> np.ndarray: ...
+
+    def product_of_squares(self, left: np.ndarray, right: np.ndarray) -> np.ndarray: ...
+
+    def solved(self, square: np.ndarray, rows: np.ndarray) -> np.ndarray: ...
 
 
 _DEVICE: ContextVar[DeviceColumns | None] = ContextVar("device", default=None)

@@ -1,7 +1,8 @@
-"""Long columns of events counted and sorted by PyTorch on the device of a fit.
+"""Long columns of events counted and sorted by PyTorch on the device of a fit, and products.
 
 The results are those of `arrays`, which calls these functions inside `layout_on`. Sums of whole
-numbers do not depend on their order, so that the same columns always give the same arrays.
+numbers do not depend on their order, so that the same columns always give the same arrays. The
+products of dense matrices (`matrices`) are those of NumPy but for rounding.
 """
 
 from __future__ import annotations
@@ -111,6 +112,37 @@ class TorchColumns:
         places = places.mul_(tensor_of(flags).to(self.device))
         return places.cummax(0).values.cpu().numpy()
 
+    def product(
+        self, left: np.ndarray, right: np.ndarray, transposed: bool, keep: bool
+    ) -> np.ndarray:
+        """See `matrices.product`."""
+        if right is left and transposed and not keep:
+            return in_main_memory(sum(piece.T @ piece for piece in self._pieces(left, False)))
+        other = tensor_of(right).to(self.device)
+        if not transposed:
+            return _joined([piece @ other for piece in self._pieces(left, keep)])
+        parts = other.split(_rows_at_once(left))
+        return in_main_memory(sum(a.T @ b for a, b in zip(self._pieces(left, keep), parts)))
+
+    def product_of_squares(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """See `matrices.product_of_squares`."""
+        other = tensor_of(right).to(self.device)
+        return _joined([piece.square() @ other for piece in self._pieces(left, True)])
+
+    def solved(self, square: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """See `matrices.solved`."""
+        wanted = tensor_of(rows).to(self.device)
+        return in_main_memory(torch.linalg.solve(tensor_of(square).to(self.device), wanted.T).T)
+
+    def _pieces(self, matrix: np.ndarray, keep: bool) -> Iterator[torch.Tensor]:
+        """Yield the rows of a matrix on the device; keep: what fits into a single piece."""
+        most = _rows_at_once(matrix)
+        if keep and len(matrix) <= most:
+            yield self.moved(matrix)
+            return
+        for piece in tensor_of(matrix).split(most):
+            yield piece.to(self.device)
+
 
 def stored(column: np.ndarray, device: torch.device) -> torch.Tensor:
     """Return a column on a device, that of the layout if it is there already."""
@@ -132,13 +164,23 @@ def tensor_of(column: np.ndarray) -> torch.Tensor:
 
 
 def in_main_memory(tensor: torch.Tensor) -> np.ndarray:
-    """Return a copy of a tensor in main memory."""
-    return room(len(tensor), tensor.dtype).copy_(tensor).numpy()
+    """Return a copy of a tensor in main memory, C-contiguous."""
+    return room(tensor.shape, tensor.dtype).copy_(tensor).numpy()
 
 
-def room(entries: int, dtype: torch.dtype) -> torch.Tensor:
+def room(shape: int | torch.Size, dtype: torch.dtype) -> torch.Tensor:
     """Allocate a column in main memory, whose pages all threads touch: one takes far longer."""
-    return torch.empty(entries, dtype=dtype).zero_()
+    return torch.empty(shape, dtype=dtype).zero_()
+
+
+def _rows_at_once(matrix: np.ndarray) -> int:
+    """Return how many rows of a matrix are multiplied at a time."""
+    return max(AT_ONCE // max(matrix.shape[1], 1), 1)
+
+
+def _joined(parts: list[torch.Tensor]) -> np.ndarray:
+    """Return rows of a device in main memory."""
+    return in_main_memory(parts[0] if len(parts) == 1 else torch.cat(parts))
 
 
 def counts(numbers: torch.Tensor, size: int) -> torch.Tensor:

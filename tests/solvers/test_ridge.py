@@ -45,7 +45,7 @@ def test_products_are_those_of_the_whole_matrix(lists, vectors):
     assert np.allclose(design.back(items), matrix.T @ items, atol=1e-5)
     assert np.allclose(design.twice(table), matrix.T @ (matrix @ table), atol=1e-4)
     assert np.allclose(design.squares, (matrix**2).sum(axis=0), atol=1e-5)
-    assert np.allclose(design.squared().dot(table), matrix**2 @ table, atol=1e-4)
+    assert np.allclose(design.squared_dot(table[:, 0]), matrix**2 @ table[:, 0], atol=1e-4)
     some = np.array([5, 2, 40])
     assert np.allclose(design.take(some).dot(table), matrix[some] @ table, atol=1e-5)
     assert (design.described == matrix.any(axis=1)).all()
@@ -63,6 +63,42 @@ def test_weights_solve_the_normal_equations(lists, vectors, strength, monkeypatc
     assert np.allclose(found, wanted, atol=1e-4)
     again = ridge(design, targets, strength, found + np.float32(0.1))
     assert np.allclose(again, wanted, atol=1e-4)
+
+
+@CASES
+def test_a_fold_leaves_the_normal_equations_of_the_other_rows(lists, vectors):
+    design, matrix = case(lists, vectors)
+    rng = np.random.default_rng(5)
+    rows, targets = rng.permutation(ITEMS)[:20], rng.normal(size=(ITEMS, TARGETS))
+    table = rng.normal(size=(matrix.shape[1], TARGETS)).astype(np.float32)
+    targets = targets.astype(np.float32)
+    fold = design.fold(rows)
+    others = np.setdiff1d(np.arange(ITEMS), rows)
+    rest = matrix[others]
+    assert (fold.others == others).all()
+    assert np.allclose(fold.held_out.dot(table), matrix[rows] @ table, atol=1e-4)
+    assert np.allclose(fold.rest.twice(table), rest.T @ rest @ table, atol=1e-3)
+    assert np.allclose(fold.rest.squares, (rest**2).sum(axis=0), atol=1e-4)
+    right = fold.right(targets, design.back(targets))
+    assert np.allclose(right, rest.T @ targets[others], atol=1e-4)
+    only_vectors = vectors and not lists  # then the fold is small, and kept for other targets
+    assert (design.fold(rows.copy()) is fold) == only_vectors
+    assert design.fold(rows[:-1]) is not fold
+
+
+@CASES
+def test_the_normal_equations_of_sums_of_rows(lists, vectors, monkeypatch):
+    monkeypatch.setattr(module, "SUMS_AT_ONCE", 3)
+    design, matrix = case(lists, vectors)
+    rng = np.random.default_rng(6)
+    sums = rng.normal(size=(10, ITEMS)) * (rng.random((10, ITEMS)) < 0.2)
+    found = design.twice_of_sums(Design(sparse(sums.astype(np.float32)), ITEMS))
+    if lists:
+        assert found is None
+        return
+    table = rng.normal(size=(matrix.shape[1], 4)).astype(np.float32)
+    whole = sums @ matrix
+    assert np.allclose(found.twice(table), whole.T @ whole @ table, rtol=1e-4, atol=1e-3)
 
 
 def test_noisier_targets_are_held_more():

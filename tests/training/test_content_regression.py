@@ -7,13 +7,16 @@ import polars as pl
 import pytest
 from content_shop import GROUPS, ITEMS, NEW, USERS, shop
 
-from fmpair import Dataset, Field, FMPair
+from fmpair import Dataset, Field, FMPair, matrices
 from fmpair.arrays import distinct_pairs, tally
+from fmpair.device import layout_on
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
 from fmpair.fitted.recommender import Recommender
+from fmpair.training import loop, trials
 from fmpair.training.content import (
     Choices,
+    Regression,
     design_of,
     folded,
     held_out,
@@ -57,6 +60,81 @@ def test_new_items_are_found_by_lists_and_by_vectors(columns):
         assert (best % GROUPS == user % GROUPS).all()
 
 
+@pytest.mark.parametrize("columns", [("words",), ("text",), BOTH], ids=str)
+def test_a_judged_model_gives_the_scores_of_the_fitted_one(columns):
+    run = started(Task.of(RECIPE, RECIPE, shop(*columns)))
+    for _ in run:
+        pass
+    judged, fitted = run.judged(), run.recommender(run.parameters())
+    assert np.allclose(judged.item_vectors, fitted.item_vectors, atol=1e-4)
+    assert np.allclose(judged.item_constants, fitted.item_constants, atol=1e-4)
+    content = fitted.space.item.content(judged.item_rows)
+    assert (len(content.column) == 0) == ("text" in columns)  # vectors are folded, once
+
+
+def test_a_design_is_made_once_for_all_models_of_a_task(monkeypatch):
+    made, real = [], loop.design_of
+    monkeypatch.setattr(loop, "design_of", lambda *a: made.append(a) or real(*a))
+    task = Task.of(RECIPE, RECIPE, shop("text"))
+    first = task.initial()
+    for penalty in (0.1, 0.2):
+        changed = task.with_options(replace(RECIPE, regularization={"user": penalty}))
+        run = started(changed, first=first)
+        for _ in run:
+            pass
+        run.judged()
+        assert changed.settings.user != task.settings.user
+    assert len(made) == 1
+
+
+def test_trials_of_the_regularisation_regress_once_each_on_the_same_content(monkeypatch):
+    regressions, made, trials_made = [], [], []
+    for module, name, log in (
+        (loop, "regressed", regressions),
+        (loop, "design_of", made),
+        (trials, "started", trials_made),
+    ):
+        real = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, log=log, real=real, **k: log.append(a) or real(*a, **k)
+        )
+    monkeypatch.setattr(trials, "L2_EVENTS", 10)
+    replace(RECIPE, regularization=None).fit(shop("text"))
+    assert len(trials_made) >= 3 and len(regressions) == len(trials_made) + 1
+    shared = {id(a[1].content) for a in regressions[:-1]}
+    assert len(shared) == 1  # so its Gram matrix and its folds are shared too
+    assert len(made) == 2  # for the trials and for the fit
+
+
+@pytest.mark.parametrize("columns", [("words",), ("text",), BOTH], ids=str)
+def test_a_regression_on_a_device_is_that_of_the_threads(columns, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(matrices, "LARGE", 1)
+    task = Task.of(RECIPE, RECIPE, shop(*columns))
+    learned = started(task).parameters()
+
+    def found(device: str) -> Parameters:
+        with layout_on(device):
+            design = design_of(task.problem, task.space.item, task.content, 1)
+            return regressed(learned, Regression(design, task.seen, 0))
+
+    plain, on_device, again = found("cpu"), found("torch"), found("torch")
+    assert plain.features.any()
+    for one, other, third in zip(plain, on_device, again):
+        assert np.allclose(one, other, rtol=1e-3, atol=1e-4)
+        assert other.tobytes() == third.tobytes()
+
+
+@pytest.mark.parametrize("columns", [("text",), BOTH], ids=str)
+def test_fits_with_vectors_on_a_device_give_the_same_bits_again(columns, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(matrices, "LARGE", 1)
+    recipe = replace(RECIPE, device="torch")
+    one, two = (recipe.fit(shop(*columns)).parameters for _ in range(2))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(one, two))
+    assert one.features.any()
+
+
 def test_folding_undoes_the_regression():
     task = Task.of(RECIPE, RECIPE, shop(*BOTH))
     rng = np.random.default_rng(1)
@@ -64,7 +142,7 @@ def test_folding_undoes_the_regression():
     first = first._replace(item_bias=rng.normal(size=ITEMS).astype(np.float32))
     times = tally(task.problem.item, ITEMS)
     design = design_of(task.problem, task.space.item, task.content, 1)
-    found = regressed(first, design, task.seen, 0, earlier=np.ones(ITEMS, bool))
+    found = regressed(first, Regression(design, task.seen, 0), earlier=np.ones(ITEMS, bool))
     again = folded(found, task.problem, task.space.item, task.content)
     known = times > 0
     assert np.abs(found.features).max() > 0.01
@@ -230,14 +308,15 @@ def test_a_prediction_is_worth_more_events_if_it_tells_what_items_are(tells, lea
     assert least <= worth <= most
 
 
-def test_an_item_is_predicted_by_others_alone():
-    task = Task.of(RECIPE, RECIPE, shop("words"))
+@pytest.mark.parametrize("column", ["words", "text"])
+def test_an_item_is_predicted_by_others_alone(column):
+    task = Task.of(RECIPE, RECIPE, shop(column))
     design = design_of(task.problem, task.space.item, task.content, 1)
     wanted = np.random.default_rng(0).normal(size=(ITEMS, 4)).astype(np.float32)
     none = np.zeros((design.columns, 4), np.float32)
-    before = held_out(design, wanted, 0.1, none, 0)
+    before = held_out(design, wanted, 0.1, none, design.back(wanted), 0)
     wanted[0] += 100
-    after = held_out(design, wanted, 0.1, none, 0)
+    after = held_out(design, wanted, 0.1, none, design.back(wanted), 0)
     changed = np.abs(after - before).max(axis=1) > 1e-3
     assert not changed[0] and changed.any()
 

@@ -7,9 +7,10 @@ from content_shop import GROUPS, ITEMS, NEW, shop
 from fmpair import Dataset, FMPair
 from fmpair.engine.contract import Parameters
 from fmpair.engine.item_side import item_sides
+from fmpair.solvers.ridge import Design
 from fmpair.threads import blas_on
 from fmpair.training.loop import Task
-from fmpair.training.start import _most_likely, initial
+from fmpair.training.start import _most_likely, directions, initial
 
 PLAIN = FMPair(factors=8, epochs=3, history=0, order=2, times=False, threads=1)
 
@@ -101,3 +102,15 @@ def test_a_competitor_that_is_drawn_twice_counts_twice():
 )
 def test_the_scale_stays_within_its_bounds(scores, scale):
     assert _most_likely(scores, np.array([1, 1]), high=5.0) == pytest.approx(scale, rel=1e-4)
+
+
+def test_directions_from_a_gram_matrix_are_those_of_products_with_all_items(monkeypatch):
+    task, _ = start_of(PLAIN, shop("text"))
+    content = task.design(task.content)
+    chosen, found = np.arange(task.seen.size) % 2 == 0, []
+    for through_gram in (True, False):
+        if not through_gram:
+            monkeypatch.setattr(Design, "twice_of_sums", lambda *_: None)
+        rng = np.random.default_rng(0)
+        found.append(directions(content, task.seen, chosen, 4, rng))
+    assert np.allclose(*found, atol=1e-3) and found[0].any()

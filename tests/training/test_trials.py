@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -311,6 +311,9 @@ class KnownTask:
 
     def initial(self):
         return None
+
+    def with_options(self, options):
+        return replace(self, options=options)
 
 
 @dataclass(frozen=True)

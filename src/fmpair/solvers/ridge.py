@@ -1,20 +1,26 @@
 """Ridge regression of many targets on sparse lists and dense vectors, by conjugate gradients.
 
 The result has the same bits on any number of threads: each row of a sparse product is computed by
-one thread, and dense matrix products run on one thread.
+one thread, and dense matrix products run on one thread, or on the device of a fit.
+
+With one dense block, only its Gram matrix takes part in the steps. Rows are held out by subtracting
+theirs from it, so that a cross-validation costs hardly more than one regression.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from fmpair.arrays import Rows, group_rows, row_adder
+from fmpair.matrices import product, product_of_squares
 from fmpair.threads import blas_on, side_by_side
 
 ROWS_AT_ONCE = 1024
+SUMS_AT_ONCE = 1 << 15
 STEPS = 60  # most steps of conjugate gradients
 TOLERANCE = 1e-2  # they end when the residual is this share of the right-hand side
 # L2 penalties to try, in multiples of a row's mean squared length. The largest comes first, since
@@ -35,6 +41,7 @@ class Design:
     columns: int
     dense: tuple[tuple[slice, np.ndarray], ...] = ()
     threads: int | None = None
+    _folds: dict[bytes, Fold] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def by_column(self) -> Rows:
@@ -58,49 +65,141 @@ class Design:
             out[block] += np.einsum("rc,rc->c", matrix, matrix)
         return out.astype(np.float32)
 
+    @property
+    def one_block(self) -> bool:
+        """Whether the design is one dense block and nothing else."""
+        return len(self.dense) == 1 and not len(self.rows.column)
+
     @cached_property
     def gram(self) -> np.ndarray | None:
         """The Gram matrix X'X if the design is one dense block, else None: float32."""
-        if len(self.rows.column) or len(self.dense) != 1:
+        if not self.one_block:
             return None
-        with blas_on(1):
-            return self.dense[0][1].T @ self.dense[0][1]
+        return product(self.dense[0][1], self.dense[0][1], transposed=True, keep=True)
 
     def take(self, rows: np.ndarray) -> Design:
         """Return the design of some rows."""
         dense = tuple((block, matrix[rows]) for block, matrix in self.dense)
         return Design(self.rows.take(rows), self.columns, dense, self.threads)
 
-    def squared(self) -> Design:
-        """Return the design of squared values."""
-        dense = tuple((block, matrix**2) for block, matrix in self.dense)
+    def fold(self, rows: np.ndarray) -> Fold:
+        """Return the design divided into these rows, held out, and all others.
+
+        With one dense block, the same rows are taken only once: other targets may be fitted to it.
+        """
+        if self.gram is None:
+            return Fold.of(self, rows)
+        key = rows.tobytes()
+        if key not in self._folds:
+            self._folds[key] = Fold.of(self, rows)
+        return self._folds[key]
+
+    def squared_dot(self, weights: np.ndarray) -> np.ndarray:
+        """Return the squares of X times weights [columns]: float32 [rows]."""
+        weights = weights[:, None]
         rows = self.rows._replace(value=self.rows.value**2)
-        return Design(rows, self.columns, dense, self.threads)
+        out = _products(rows, weights, self.threads)
+        for block, matrix in self.dense:
+            out += product_of_squares(matrix, weights[block])
+        return out[:, 0]
 
     def dot(self, table: np.ndarray) -> np.ndarray:
         """Return X times a table [columns, k]: float32 [rows, k]."""
+        if self.one_block:
+            return product(self.dense[0][1], table[self.dense[0][0]], keep=True)
         out = _products(self.rows, table, self.threads)
-        with blas_on(1):
-            for block, matrix in self.dense:
-                out += matrix @ table[block]
+        for block, matrix in self.dense:
+            out += product(matrix, table[block], keep=True)
         return out
 
     def back(self, table: np.ndarray) -> np.ndarray:
         """Return X' times a table [rows, k]: float32 [columns, k]."""
         out = _products(self.by_column, table, self.threads)
-        with blas_on(1):
-            for block, matrix in self.dense:
-                out[block] += matrix.T @ table
+        for block, matrix in self.dense:
+            out[block] += product(matrix, table, transposed=True, keep=True)
         return out
 
     def twice(self, table: np.ndarray) -> np.ndarray:
         """Return X'X times a table [columns, k]: float32 [columns, k]."""
         if self.gram is None:
             return self.back(self.dot(table))
-        out = np.zeros_like(table)
-        with blas_on(1):
-            out[self.dense[0][0]] = self.gram @ table[self.dense[0][0]]
-        return out
+        return _within(self.dense[0][0], self.gram, table)
+
+    def twice_of_sums(self, sums: Design) -> Normal | None:
+        """Return (SX)'(SX), the normal equations of sums of rows; None but for one dense block.
+
+        sums: S, sparse rows over the rows of this design. SX is computed for some rows at a time.
+        """
+        if self.gram is None:
+            return None
+        block, matrix = self.dense[0]
+        gram = np.zeros_like(self.gram)
+        for first in range(0, sums.rows.size, SUMS_AT_ONCE):
+            rows = sums.rows.take(np.arange(first, min(first + SUMS_AT_ONCE, sums.rows.size)))
+            part = _products(rows, matrix, self.threads)
+            gram += product(part, part, transposed=True)
+        squares = np.zeros(self.columns, np.float32)
+        squares[block] = gram.diagonal()
+        return _Gram(block, gram, squares)
+
+
+def _within(block: slice, square: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return a square matrix over a block of columns times a table [columns, k]."""
+    out = np.zeros_like(table)
+    with blas_on(1):
+        out[block] = square @ table[block]
+    return out
+
+
+class Normal(Protocol):
+    """The left side X'X of the normal equations."""
+
+    @property
+    def squares(self) -> np.ndarray: ...
+
+    def twice(self, table: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class _Gram:
+    """The normal equations of one dense block without its rows: see `Design`."""
+
+    block: slice
+    gram: np.ndarray
+    squares: np.ndarray
+
+    def twice(self, table: np.ndarray) -> np.ndarray:
+        return _within(self.block, self.gram, table)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows that are held out of a regression.
+
+    rows, others: the numbers of these rows and of all others. held_out: the design of the rows.
+    rest: the normal equations of the others.
+    """
+
+    rows: np.ndarray
+    others: np.ndarray
+    held_out: Design
+    rest: Normal
+
+    @classmethod
+    def of(cls, design: Design, rows: np.ndarray) -> Fold:
+        others = np.ones(design.rows.size, bool)
+        others[rows] = False
+        numbers, part = np.flatnonzero(others), design.take(rows)
+        if design.gram is None or part.gram is None:
+            return cls(rows, numbers, part, design.take(numbers))
+        block, squares = design.dense[0][0], design.squares - part.squares
+        return cls(rows, numbers, part, _Gram(block, design.gram - part.gram, squares))
+
+    def right(self, targets: np.ndarray, whole: np.ndarray) -> np.ndarray:
+        """Return X'T of the other rows; whole: X'T of all rows."""
+        if isinstance(self.rest, Design):
+            return self.rest.back(targets[self.others])
+        return whole - self.held_out.back(targets[self.rows])
 
 
 def ridge(
@@ -108,20 +207,29 @@ def ridge(
 ) -> np.ndarray:
     """Return the weights that predict targets [rows, k] with the least loss: float32 [columns, k].
 
-    strength: the L2 penalty. start: initial weights, zeros if None. Solves (X'X + strength I) W =
-    X'T by conjugate gradients, preconditioned by the diagonal.
+    strength: the L2 penalty. start: initial weights, zeros if None.
     """
-    right, penalty = design.back(targets), np.float32(strength)
-    scale = 1 / (design.squares + penalty)[:, None]
+    return solution(design, design.back(targets), strength, start)
+
+
+def solution(
+    normal: Normal, right: np.ndarray, strength: float, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Solve (X'X + strength I) W = X'T by conjugate gradients, preconditioned by the diagonal.
+
+    right: X'T, float32 [columns, k].
+    """
+    penalty = np.float32(strength)
+    scale = 1 / (normal.squares + penalty)[:, None]
     weights = np.zeros_like(right) if start is None else start.copy()
-    residual = right - (design.twice(weights) + penalty * weights if start is not None else 0)
+    residual = right - (normal.twice(weights) + penalty * weights if start is not None else 0)
     small = _lengths(right, scale).sum() * TOLERANCE**2
     direction = scale * residual
     size = _lengths(residual, scale)
     for _ in range(STEPS):
         if size.sum() <= small:
             break
-        image = design.twice(direction) + penalty * direction
+        image = normal.twice(direction) + penalty * direction
         step = size / np.maximum(np.einsum("ck,ck->k", direction, image), 1e-30)
         weights += step * direction
         residual -= step * image
@@ -137,13 +245,13 @@ def best_strength(design: Design, targets: np.ndarray, seed: int) -> float:
     count = min(DIRECTIONS, targets.shape[1])
     with blas_on(1):
         projected = targets @ rng.standard_normal((targets.shape[1], count), np.float32)
-    held_out = rng.permutation(len(targets)) % HELD_OUT == 0
-    train, test = design.take(np.flatnonzero(~held_out)), design.take(np.flatnonzero(held_out))
+    fold = design.fold(np.flatnonzero(rng.permutation(len(targets)) % HELD_OUT == 0))
+    right, wanted = fold.right(projected, design.back(projected)), projected[fold.rows]
     unit = float(design.squares.sum()) / max(len(targets), 1)
     weights, best = None, (np.inf, STRENGTHS[0] * unit)
     for strength in STRENGTHS:
-        weights = ridge(train, projected[~held_out], strength * unit, weights)
-        error = float(np.square(test.dot(weights) - projected[held_out]).sum())
+        weights = solution(fold.rest, right, strength * unit, weights)
+        error = float(np.square(fold.held_out.dot(weights) - wanted).sum())
         if error > best[0]:  # the error has one minimum
             break
         best = (error, strength * unit)

@@ -13,6 +13,8 @@ too, and users without events are ranked by the prediction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,14 +22,15 @@ from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters, Problem
 from fmpair.engine.item_side import dense_fields, split
 from fmpair.features import Side
-from fmpair.solvers.ridge import Design, best_strength, ridge
-from fmpair.threads import blas_on
+from fmpair.matrices import product, solved
+from fmpair.solvers.ridge import Design, best_strength, ridge, solution
 from fmpair.training.options import FMPairOptions
 
 FOLDS = 5  # cross-validation over items: each fold is predicted from the others
 # The prediction counts as much as this number of events of the item (a pseudo-count).
 PSEUDO_COUNTS = (10.0, 3.0, 1.0, 0.3, 1e-9)
 SAMPLED_EVENTS, SAMPLED_ITEMS = 8192, 512  # used to choose the pseudo-count
+SCORED_AT_ONCE = 128
 
 
 def predictive_content(side: Side, problem: Problem) -> list[bool]:
@@ -76,15 +79,19 @@ def design_of(problem: Problem, side: Side, content: Sequence[bool], threads: in
 
 
 def folded(
-    parameters: Parameters, problem: Problem, side: Side, content: Sequence[bool]
-) -> Parameters:
-    """Return parameters with the same scores, with the content added to the items' own vectors."""
+    parameters: Parameters, problem: Problem, side: Side, content: Sequence[bool],
+    design: Design | None = None,
+) -> Parameters:  # fmt: skip
+    """Return parameters with the same scores, with the content added to the items' own vectors.
+
+    design: of the content, if it is known.
+    """
     chosen = np.repeat(content, [e.size for e in side.encoders]).astype(bool)
     features, bias = parameters.features.copy(), parameters.feature_bias.copy()
     if not features[chosen].any() and not bias[chosen].any():
         return parameters
     features[~chosen], bias[~chosen] = 0, 0
-    design = design_of(problem, side, content, 1)
+    design = design or design_of(problem, side, content, 1)
     items = parameters.items + design.dot(features)
     constant = parameters.item_bias + design.dot(bias[:, None])[:, 0]
     constant -= _inner(parameters.items, items, design, features)
@@ -96,35 +103,62 @@ def folded(
     )
 
 
+@dataclass(frozen=True)
+class Regression:
+    """What a regression of item vectors needs besides them; fits of the same items share it.
+
+    design: the content of all items. seen: the items of each user.
+    """
+
+    design: Design
+    seen: Rows
+    seed: int
+
+    @cached_property
+    def users_of(self) -> np.ndarray:
+        """The number of users who chose each item: int64 [items]."""
+        return np.bincount(self.seen.column, minlength=self.design.rows.size)
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """The items with content and events: int64."""
+        return np.flatnonzero(self.design.described & (self.users_of > 0))
+
+    @cached_property
+    def content(self) -> Design:
+        """The content of the known items."""
+        every = len(self.known) == self.design.rows.size
+        return self.design if every else self.design.take(self.known)
+
+
 def regressed(
-    parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True,
+    parameters: Parameters, regression: Regression, by_user: bool = True,
     earlier: np.ndarray | None = None,
 ) -> Parameters:  # fmt: skip
     """Return parameters whose content features predict the vectors of items with events.
 
-    parameters: learned without content. seen: the items of each user. by_user: whether the query is
-    the user's vector alone. Only then can item vectors also be estimated from the users who chose
-    the item (`Choices`). earlier: bool [items], those that an earlier fit learned. They keep their
-    scores; other items with few events are shrunk towards the prediction.
+    parameters: learned without content. by_user: whether the query is the user's vector alone. Only
+    then can item vectors also be estimated from the users who chose the item (`Choices`). earlier:
+    bool [items], those that an earlier fit learned. They keep their scores; other items with few
+    events are shrunk towards the prediction.
     """
-    users_of = np.bincount(seen.column, minlength=design.rows.size)
-    known = np.flatnonzero(design.described & (users_of > 0))
+    known, seen, seed = regression.known, regression.seen, regression.seed
     if len(known) < 2:
         return parameters
-    content, vectors = design.take(known), parameters.items[known]
+    content, vectors = regression.content, parameters.items[known]
     choices = None
     if by_user:
-        choices = Choices(vectors, known, parameters.users, seen, design.threads)
+        choices = Choices(vectors, known, parameters.users, seen, content.threads)
     # Gradient steps sample only a few of the users who did not choose an item; least squares uses
     # all users. The two estimates have different errors, so content predicts their mean better.
     targets = vectors if choices is None else (vectors + choices.items) / 2
-    strength = best_strength(content, targets, seed)
-    weights = ridge(content, targets, strength)
-    events = users_of[known].astype(np.float64)
+    strength, right = best_strength(content, targets, seed), content.back(targets)
+    weights = solution(content, right, strength)
+    events = regression.users_of[known].astype(np.float64)
     if earlier is not None:
         events[earlier[known]] = np.inf
     if choices is not None and len(known) >= FOLDS and np.isfinite(events).any():
-        predicted = held_out(content, targets, strength, weights, seed)
+        predicted = held_out(content, targets, strength, weights, right, seed)
         worth = worth_of(predicted, known, events, parameters, seen, choices, seed)
         vectors = settled(vectors, predicted, events, worth)
     items, bias = parameters.items.copy(), parameters.item_bias.copy()
@@ -168,33 +202,36 @@ def worth_of(
     user, item = parameters.users[seen.owner[pairs]], row_of_item[seen.column[pairs]]
     others, constant = rng.integers(0, len(known), SAMPLED_ITEMS), parameters.item_bias[known]
     without = learned[item] - choices.of(user)
-    with blas_on(1):  # scores of the event's item and of the sampled items, by each kind of vector
-        by_learned = np.einsum("pk,pk->p", user, without), user @ learned[others].T
-        by_content = np.einsum("pk,pk->p", user, predicted[item]), user @ predicted[others].T
-    is_other, ndcg = others != item[:, None], []
-    for worth in PSEUDO_COUNTS:
-        shares = worth / (events[item] - 1 + worth), worth / (events[others] + worth)
-        target = by_learned[0] + constant[item] + by_content[0] * shares[0]
-        scores = by_learned[1] + constant[others] + by_content[1] * shares[1]
-        above = ((scores > target[:, None]) & is_other).sum(axis=1)
-        ndcg.append(np.where(above < 10, 1 / np.log2(above + 2), 0).mean())
+    # scores of the event's item and of the sampled items, by each kind of vector
+    by_learned = np.einsum("pk,pk->p", user, without), product(user, learned[others].T)
+    by_content = np.einsum("pk,pk->p", user, predicted[item]), product(user, predicted[others].T)
+    is_other, above = others != item[:, None], np.zeros((len(PSEUDO_COUNTS), len(item)), np.int64)
+    for first in range(0, len(item), SCORED_AT_ONCE):  # few, so that they stay in the cache
+        some = slice(first, first + SCORED_AT_ONCE)
+        for number, worth in enumerate(PSEUDO_COUNTS):
+            shares = worth / (events[item[some]] - 1 + worth), worth / (events[others] + worth)
+            target = by_learned[0][some] + constant[item[some]] + by_content[0][some] * shares[0]
+            scores = by_learned[1][some] + constant[others] + by_content[1][some] * shares[1]
+            above[number, some] = ((scores > target[:, None]) & is_other[some]).sum(axis=1)
+    ndcg = np.where(above < 10, 1 / np.log2(above + 2), 0).mean(axis=1)
     return PSEUDO_COUNTS[int(np.argmax(ndcg))]
 
 
 def held_out(
-    design: Design, targets: np.ndarray, strength: float, start: np.ndarray, seed: int
-) -> np.ndarray:
+    design: Design, targets: np.ndarray, strength: float, start: np.ndarray, right: np.ndarray,
+    seed: int,
+) -> np.ndarray:  # fmt: skip
     """Return cross-validated predictions of the targets of all items: float32 [items, k].
 
     start: the weights fitted to all items, from which each solver starts, since the weights without
-    one fold are close to them.
+    one fold are close to them. right: X'T of all items.
     """
-    fold = np.random.default_rng([seed, 3]).permutation(len(targets)) % FOLDS
+    number = np.random.default_rng([seed, 3]).permutation(len(targets)) % FOLDS
     out = np.empty_like(targets)
-    for number in range(FOLDS):
-        others, rows = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        weights = ridge(design.take(others), targets[others], strength, start)
-        out[rows] = design.take(rows).dot(weights)
+    for held in range(FOLDS):
+        fold = design.fold(np.flatnonzero(number == held))
+        weights = solution(fold.rest, fold.right(targets, right), strength, start)
+        out[fold.rows] = fold.held_out.dot(weights)
     return out
 
 
@@ -211,8 +248,7 @@ class Choices:
         threads: int | None,
     ) -> None:  # fmt: skip
         once, size = seen._replace(value=np.ones_like(seen.value)), int(seen.column.max()) + 1
-        with blas_on(1):
-            squares = users.T @ users
+        squares = product(users, users, transposed=True)
         penalty = np.trace(squares) / len(squares) * np.eye(len(squares), dtype=np.float32)
         self.squares, self.scale = squares + penalty, 1.0
         self.items = self.of(Design(once, size, threads=threads).back(users)[known])
@@ -225,8 +261,7 @@ class Choices:
 
         users: [rows, k], in each row the vector of a user, or the sum over the users of an item.
         """
-        with blas_on(1):
-            return np.linalg.solve(self.squares, users.T).T * np.float32(self.scale)
+        return solved(self.squares, users) * np.float32(self.scale)
 
 
 def _inner(own: np.ndarray, whole: np.ndarray, design: Design, features: np.ndarray) -> np.ndarray:
@@ -236,7 +271,7 @@ def _inner(own: np.ndarray, whole: np.ndarray, design: Design, features: np.ndar
     is half the difference between the squared length of the features' sum and the sum of their
     squared lengths. The returned constant cancels it, so that scores stay the same.
     """
-    squares = design.squared().dot(np.einsum("fk,fk->f", features, features)[:, None])[:, 0]
+    squares = design.squared_dot(np.einsum("fk,fk->f", features, features))
     lengths = [np.einsum("ik,ik->i", table, table) for table in (own, whole)]
     return (lengths[0] - lengths[1] + squares) / 2
 

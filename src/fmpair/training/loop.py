@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,7 +21,9 @@ from fmpair.features.history_fields import history_field
 from fmpair.fitted.history import Recent
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import place_new, settle_cold
+from fmpair.solvers.ridge import Design
 from fmpair.training.content import (
+    Regression,
     content_fields,
     described_by,
     design_of,
@@ -96,7 +98,15 @@ class Task:
 
     def initial(self) -> Parameters:
         """Return the parameters before the first epoch; regularisation does not change them."""
-        return initial(self.options, self.space, self.problem, self.content)
+        with layout_on(self.options.device):
+            return initial(self.options, self.space, self.problem, self.content, self.design)
+
+    def design(self, fields: Sequence[bool]) -> Design:
+        """Return fields of items as the design of a regression; of the content, only once."""
+        return self.content_design if list(fields) == self.content else self._design(fields)
+
+    def _design(self, fields: Sequence[bool]) -> Design:
+        return design_of(self.problem, self.space.item, fields, self.options.threads)
 
     @cached_property
     def seen(self) -> Rows:
@@ -118,6 +128,11 @@ class Task:
     def content(self) -> list[bool]:
         """Which fields of items are content, see `training.content`."""
         return content_fields(self.options, self.space.item, self.problem)
+
+    @cached_property
+    def content_design(self) -> Design:
+        """The content of items as the design of a regression."""
+        return self._design(self.content)
 
     @cached_property
     def describing(self) -> list[bool]:
@@ -147,32 +162,70 @@ class Task:
         whole = users_folded(parameters, self.problem, self.space.query, self.describing)
         return self.folded(whole)
 
-    def recommender(self, learned: Parameters) -> Recommender:
-        """Return the fitted model of trained parameters."""
+    @cached_property
+    def regression(self) -> Regression:
+        """What the regression on content needs besides the learned vectors."""
+        return Regression(self.content_design, self.seen, self.options.seed)
+
+    def with_options(self, options: FMPairOptions) -> Task:
+        """Return the task with options that change neither its data nor what is content.
+
+        What was computed of the data so far is shared.
+        """
+        changed = replace(self, options=options)
+        known = vars(self)
+        vars(changed).update({name: known[name] for name in OF_DATA if name in known})
+        return changed
+
+    def placed(self, learned: Parameters) -> Parameters:
+        """Return trained parameters that also rank what is new, by content and attributes."""
         rows = self.problem.item_rows
         attributes = (self.problem, self.space.query, self.describing)
         with layout_on(self.options.device):  # the events are copied there once
             learned = users_regressed(learned, *attributes, self.seen, self.options)
             parameters = settle_cold(learned, self.seen, self.times)
-        if self.options.temperature is not None:
-            parameters = with_unit_sides(parameters, rows, self.problem.triples)
-        elif self.options.places_new:
+            if self.options.temperature is not None:
+                return with_unit_sides(parameters, rows, self.problem.triples)
+            if not self.options.places_new:
+                return parameters
             if any(self.content):
-                design = design_of(
-                    self.problem, self.space.item, self.content, self.options.threads
-                )
-                by_user, seed = self.problem.history is None, self.options.seed
-                parameters = regressed(parameters, design, self.seen, seed, by_user, self.earlier)
+                by_user = self.problem.history is None
+                parameters = regressed(parameters, self.regression, by_user, self.earlier)
             content = self.space.item.content(rows)
-            parameters = place_new(parameters, rows, content, self.times, self.problem.triples)
-        return self.model(parameters)
+            return place_new(parameters, rows, content, self.times, self.problem.triples)
+
+    def recommender(self, learned: Parameters) -> Recommender:
+        """Return the fitted model of trained parameters."""
+        return self.model(self.placed(learned))
+
+    def judged(self, learned: Parameters) -> Recommender:
+        """Return the fitted model for ranking known items only, made faster if these have vectors.
+
+        The content of items is added to their own vectors, as matrix products.
+        """
+        parameters = self.placed(learned)
+        if self.problem.history is not None or not any(self.content):
+            return self.model(parameters)
+        design = self.content_design
+        if not design.dense:
+            return self.model(parameters)
+        with layout_on(self.options.device):
+            side = self.space.item
+            parameters = folded(parameters, self.problem, side, self.content, design)
+        return self._model(parameters, self.learned.item_rows)
 
     def model(self, parameters: Parameters) -> Recommender:
         """Return the fitted model of these parameters, unchanged."""
-        rows = (self.problem.user_rows, self.problem.item_rows, self.seen)
+        return self._model(parameters, self.problem.item_rows)
+
+    def _model(self, parameters: Parameters, item_rows: Rows) -> Recommender:
+        rows = (self.problem.user_rows, item_rows, self.seen)
         model = Recommender(self.space, parameters, *rows, self.recipe, self.frame_kind)
         return model.replaced(damping=self.options.damping, recent=self.recent)
 
+
+# What a task computes of its data, whatever the regularisation.
+OF_DATA = ("seen", "times", "content", "content_design", "learned", "regression")
 
 # Starts the training of a task from initial parameters, with some tables frozen.
 Begin = Callable[[Task, Parameters, Collection[str]], Training]
@@ -290,6 +343,10 @@ class TrainingRun(Iterator[Epoch]):
     def parameters(self) -> Parameters:
         """Return a copy of the current parameters."""
         return self._progress.training.snapshot()
+
+    def judged(self) -> Recommender:
+        """Return the current model for ranking known items only, see `Task.judged`."""
+        return self.task.judged(self.parameters())
 
     def state(self) -> EpochState:
         """Return the state after the last epoch."""

@@ -8,12 +8,13 @@ projection of its content, and the vector of a user at the sum over the user's i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
-from fmpair.arrays import Rows, distinct_pairs, ordered_rows
+from fmpair.arrays import Rows, columns_device, distinct_pairs, ordered_rows
 from fmpair.checks import check_vectors
 from fmpair.device import CPU, resolve_device
 from fmpair.engine.contract import Parameters, Problem
@@ -40,12 +41,13 @@ def initial(
     space: FeatureSpace,
     problem: Problem | None = None,
     content: Sequence[bool] = (),
+    design: Callable[[Sequence[bool]], Design] | None = None,
 ) -> Parameters:
     """Return initial parameters: random vectors of ids and histories.
 
     Other fields start as their option `start` says, by default at zero. problem: the events; with
-    softmax, a content profile is added. content: which fields of items are not learned by gradient
-    steps; the profile of these fields is added to the vectors of the items themselves.
+    softmax, a content profile is added. content: which fields of items gradient steps do not learn;
+    their profile is added to the vectors of the items themselves. design: see `add_content`.
     """
     rows = len(space.users) + len(space.items) + space.query.size + space.item.size
     triples = space.pairing.factors if space.pairing else 0
@@ -61,18 +63,15 @@ def initial(
         normal = _normals(rng, *shape) if in_parallel else rng.standard_normal(shape, np.float32)
         return np.multiply(normal, np.float32(sd), out=normal)
 
-    def zeros(count: int) -> np.ndarray:
-        return np.zeros(count, np.float32)
-
     users = vectors(len(space.users), options.init_std)
     items = vectors(len(space.items), options.init_std)
     query = vectors(space.query.size, _starts(space.query, options.init_std))
     features = vectors(space.item.size, _starts(space.item, 0.0))
     if problem is not None and options.places_new:
-        design = add_content(users, features, space.item, problem, options)
+        profile = add_content(users, features, space.item, problem, options, design)
         if any(content):  # the profile may also have fields that gradient steps learn
             chosen = np.repeat(content, [e.size for e in space.item.encoders]).astype(bool)
-            items += design.dot(np.where(chosen[:, None], features, 0))
+            items += profile.dot(np.where(chosen[:, None], features, 0))
             features[chosen] = 0
     tables = [users, items, query, features]
     if triples:  # if the vectors of both sides were small, gradients would vanish
@@ -80,7 +79,8 @@ def initial(
         of_triples = [vectors(len(table), sd, triples) for table, sd in zip(tables, starts)]
         tables = [np.hstack(both) for both in zip(tables, of_triples)]
     users, items, query, features = tables
-    return Parameters(users, items, zeros(len(items)), query, features, zeros(len(features)))
+    bias, feature_bias = np.zeros(len(items), np.float32), np.zeros(len(features), np.float32)
+    return Parameters(users, items, bias, query, features, feature_bias)
 
 
 def check_factors(options: FMPairOptions, factors: int) -> None:
@@ -119,16 +119,19 @@ def _starts(side: Side, history_std: float) -> np.ndarray:
 
 
 def add_content(
-    users: np.ndarray, features: np.ndarray, side: Side, problem: Problem, options: FMPairOptions
-) -> Design:
+    users: np.ndarray, features: np.ndarray, side: Side, problem: Problem, options: FMPairOptions,
+    design: Callable[[Sequence[bool]], Design] | None = None,
+) -> Design:  # fmt: skip
     """Add the content profile to the vectors of users and of item features; return the content.
 
+    design: returns some fields of items as a design, `design_of` by default.
     Directions are computed from one half of the users. The lengths of the vectors follow from how
     well such a profile predicts events of other users with other items. Fields that do not predict
     them add nothing.
     """
+    design = design or partial(design_of, problem, side, threads=options.threads)
     fields = predictive_content(side, problem)
-    content = design_of(problem, side, fields, options.threads)
+    content = design(fields)
     if not content.described.any():
         return content
     seen = distinct_pairs(problem.user, problem.item, problem.users)
@@ -137,9 +140,9 @@ def add_content(
     with blas_on(1):  # the same bits on any number of threads
         if sum(fields) > 1:  # a useless field would hide what the others predict
             for field in np.flatnonzero(fields):
-                alone = design_of(problem, side, np.arange(len(fields)) == field, options.threads)
+                alone = design([number == field for number in range(len(fields))])
                 fields[field] = predictive_scale(alone, seen, half, factors, rng) > 0
-            content = design_of(problem, side, fields, options.threads)
+            content = design(fields)
         scale = predictive_scale(content, seen, half, factors, rng)
         if not scale:
             return content
@@ -193,10 +196,18 @@ def directions(
     out = np.zeros((content.columns, factors), np.float32)
     if not count:
         return out
-    product = content.back(rng.standard_normal((items, count), np.float32))
+    on_device = columns_device() is not None  # it would wait for one thread
+    shape = items, count
+    drawn = _normals(rng, *shape) if on_device else rng.standard_normal(shape, np.float32)
+    product = content.back(drawn)
+    few = content.dense and len(content.squares) <= 2 * ROUNDS * count  # else the Gram costs more
+    between = content.twice_of_sums(user_items) if few else None
     for _ in range(ROUNDS):
         basis = np.linalg.qr(product)[0]
-        product = content.back(user_items.twice(content.dot(basis)))
+        if between is not None:
+            product = between.twice(basis)
+        else:
+            product = content.back(user_items.twice(content.dot(basis)))
     out[:, :count] = np.linalg.qr(product)[0]
     return out
 

@@ -238,8 +238,9 @@ class _Trial:
 
     def values_of(self, run: TrainingRun) -> np.ndarray:
         """Return NDCG@10 of every held-out event after all epochs of a fit."""
-        *_, last = run
-        return self.judge.values(last.recommender())
+        for _ in run:
+            pass
+        return self.judge.values(run.judged())
 
     def values(self, options: FMPairOptions) -> np.ndarray:
         """Return NDCG@10 of every held-out event after a small fit."""
@@ -393,7 +394,7 @@ def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions
         return replace(options, regularization=l2)
 
     def values_at(steps: int) -> np.ndarray:
-        changed = replace(task, options=scaled(steps, task.options) if steps else task.options)
+        changed = task.with_options(scaled(steps, task.options)) if steps else task
         return trial.values_of(started(changed, first=first))
 
     best, values = _climb(values_at)
