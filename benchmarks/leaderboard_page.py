@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
+import rectools_lists
 from published import ROWS
 
 ROOT = Path(__file__).parent.parent
@@ -214,7 +215,9 @@ def _line(cells: Sequence[str]) -> str:
 
 def unlike(row: Row) -> str:
     """Return what differs from the other rows of the set; empty where nothing does."""
-    return row.get("unlike") or UNLIKE.get(row["model"], "")
+    if row["model"] in rectools_lists.MODELS:
+        return rectools_lists.unfinished(row)
+    return UNLIKE.get(row["model"], "")
 
 
 def unlike_table(rows: Sequence[Row]) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ WORKER = Path(__file__).parent / "workers" / "rectools_next.py"
 LENGTH = 20
 PATIENCE = 20  # validations without a better one
 EVERY = 2  # epochs between two validations
+# Epochs without a better validation after which a run that a time limit stopped counts as finished.
+SETTLED = 20
 LOADERS = 3  # processes that prepare batches
 
 # Sizes as the authors of RecTools chose them for these sets (blondered/transformer_benchmark,
@@ -84,13 +87,18 @@ def read_lists(place: Path, task: Task) -> tuple[Evaluation, dict[str, Any]]:
     facts = json.loads((place / "facts.json").read_text())
     lists = pl.read_parquet(place / "lists.parquet")
     job = json.loads((place / "job.json").read_text())
-    waited = facts["epochs"] - facts["best_epoch"]  # without a better validation
-    if facts["epochs"] < job["epochs"] and waited < EVERY * job["patience"]:
-        facts["unlike"] = (
-            f"stopped by a time limit after {facts['epochs']} of {job['epochs']} epochs"
-        )
     found = judge(lists, task.known, task.test, task.protocol, task.metrics)
     return found, {**facts, "settings": job["settings"]}
+
+
+def unfinished(row: Mapping[str, Any]) -> str:
+    """Return why a result does not show what the model can reach; empty if it does."""
+    total, waited = EPOCHS[row["set"]], row["epochs"] - row["best_epoch"]
+    if row["epochs"] >= total or waited >= SETTLED:
+        return ""
+    return (
+        f"stopped by a time limit after {row['epochs']} of {total} epochs, {waited} after its best"
+    )
 
 
 def before_last(task: Task) -> Task:
