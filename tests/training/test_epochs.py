@@ -96,12 +96,30 @@ def test_held_out_events_are_judged_in_their_own_context():
     assert judge.judge(with_time) > judge.judge(without) + 0.1
 
 
-def repeating(share):
+def test_users_count_equally_if_values_are_by_user():
+    data = two_tastes()
+    split = holdout(data, test=0.2, seed=3)  # one to four events of a user
+    train, held_out = data.take(split.train), data.take(split.test)
+    model = FMPair(factors=4, epochs=5, seed=1).fit(train)
+    by_event = Validation(train, held_out, "ndcg@5", 5)
+    by_user = Validation(train, held_out, "ndcg@5", 5, per_user=True)
+    values, user = by_event.values(model), by_event.user
+    expected = [values[user == number].mean() for number in np.unique(user)]
+    assert len(values) > len(expected) > 1
+    np.testing.assert_allclose(by_user.values(model), expected)
+
+
+def repeating(share, **options):
     """Sixty users have three items each; this share of the held-out events repeats one of them."""
     known = [(f"u{n}", f"i{(n + m) % 9}") for n in range(60) for m in range(3)]
     later = [(f"u{n}", f"i{(n if n < share * 60 else n + 5) % 9}") for n in range(60)]
     frames = (pl.DataFrame(rows, ["user", "item"], orient="row") for rows in (known, later))
-    return Validation(*map(Dataset.from_frame, frames), "ndcg@5", 5)
+    return Validation(*map(Dataset.from_frame, frames), "ndcg@5", 5, **options)
+
+
+def test_events_count_equally_where_users_often_repeat_items():
+    assert not repeating(0.2, per_user=True).per_user
+    assert repeating(0.05, per_user=True).per_user
 
 
 def test_all_items_are_ranked_where_users_often_repeat_items():

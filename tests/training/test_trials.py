@@ -302,6 +302,14 @@ def test_a_default_that_is_too_strong_or_too_weak_is_mended(monkeypatch, groups,
     assert model.update(frame.head(5), epochs=1).recipe.regularization == found
 
 
+def test_users_count_equally_unless_there_is_context():
+    frame = choices(10)
+    with_context = frame.with_columns(pl.Series("place", np.arange(len(frame)) % 3))
+    for given, by_user in ((frame, True), (with_context, False)):
+        _, judge = trials._parts(Dataset.from_frame(given), None)
+        assert judge.per_user == by_user
+
+
 @dataclass(frozen=True)
 class KnownTask:
     """A task that is its own run; the default regularisation is 1."""

@@ -106,6 +106,9 @@ class Validation:
     As in evaluation, items that the user has in training are ranked if users often repeat items.
     If not, they are not, and held-out events that repeat one are left out: with no other seen item
     above them they would be easy, and reward models that remember single events.
+
+    per_user: whether values are means by user. Without context and repeats, experiments are
+    evaluated by user too.
     """
 
     train: Dataset
@@ -113,6 +116,7 @@ class Validation:
     metric: str
     patience: int
     threads: int | None = None
+    per_user: bool = False
     history: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -129,7 +133,7 @@ class Validation:
         self._judge_on(rows)
         repeats = self._repeats()
         if repeats.mean() > MANY_REPEATS:
-            self.hidden = empty_rows(self.count)
+            self.hidden, self.per_user = empty_rows(self.count), False
         elif repeats.any():
             self._judge_on(rows[~repeats])
 
@@ -159,7 +163,7 @@ class Validation:
         return self.history[-1]
 
     def values(self, model: Recommender) -> np.ndarray:
-        """Return the metric of every held-out event whose item the model ranks."""
+        """Return the metric of every held-out event, or user, whose items the model ranks."""
         from fmpair.ranking.top import ranks
 
         names = [name for name in self.events.columns.columns if name in model.space.context]
@@ -179,7 +183,14 @@ class Validation:
             self.threads,
             ranking_device(model.recipe, len(known)),
         )
-        return self.formula.values(1 + above + level / 2)
+        values = self.formula.values(1 + above + level / 2)
+        return _user_means(values, self.user[known]) if self.per_user else values
+
+
+def _user_means(values: np.ndarray, user: np.ndarray) -> np.ndarray:
+    """Return the mean value of each user that has one."""
+    counts = np.bincount(user)
+    return np.bincount(user, values)[counts > 0] / counts[counts > 0]
 
 
 def best_fit(

@@ -268,9 +268,10 @@ class _Trial:
 def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
     """Return the training events and the validation.
 
-    The latest event of each user is held out; if there are no times, a tenth of all events is. If
-    users come once, a tenth of the users is held out with all their events, since users at serving
-    time are also new and known by their history alone.
+    The latest event of each user is held out; if there are no times, a tenth of all events is. Then
+    all users count equally, unless there is context. If users come once, a tenth of the users is
+    held out with all their events, since users at serving time are also new and known by their
+    history alone.
     """
     data = fully_timed(data)
     visits = held_out_visits(data, threads)
@@ -279,7 +280,8 @@ def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Vi
     timed = has_times(data) and not data.gaps
     split = leave_last_out(data) if timed else holdout(data, test=0.1, seed=0)
     train_events, _, test = split.parts(data)
-    return train_events, Validation(train_events, test, "ndcg@10", 1, threads)
+    per_user = not data.context
+    return train_events, Validation(train_events, test, "ndcg@10", 1, threads, per_user)
 
 
 def _with_history(none: _Choice, trial: _Trial) -> _Choice:
