@@ -16,7 +16,6 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop, trials
 from fmpair.training.content import (
     Choices,
-    Regression,
     design_of,
     folded,
     held_out,
@@ -61,15 +60,16 @@ def test_new_items_are_found_by_lists_and_by_vectors(columns):
 
 
 @pytest.mark.parametrize("columns", [("words",), ("text",), BOTH], ids=str)
-def test_a_judged_model_gives_the_scores_of_the_fitted_one(columns):
+def test_a_trained_model_scores_as_before_items_with_few_events_are_shrunk(columns, monkeypatch):
+    monkeypatch.setattr("fmpair.training.content.settled", lambda learned, *_: learned)
     run = started(Task.of(RECIPE, RECIPE, shop(*columns)))
     for _ in run:
         pass
-    judged, fitted = run.judged(), run.recommender(run.parameters())
-    assert np.allclose(judged.item_vectors, fitted.item_vectors, atol=1e-4)
-    assert np.allclose(judged.item_constants, fitted.item_constants, atol=1e-4)
-    content = fitted.space.item.content(judged.item_rows)
-    assert (len(content.column) == 0) == ("text" in columns)  # vectors are folded, once
+    trained, fitted = run.trained(), run.recommender(run.parameters())
+    known = run.task.problem.drawn
+    assert np.allclose(trained.item_vectors[known], fitted.item_vectors[known], atol=1e-4)
+    assert np.allclose(trained.item_constants[known], fitted.item_constants[known], atol=1e-4)
+    assert not trained.parameters.items[run.task.times == 0].any()
 
 
 def test_a_design_is_made_once_for_all_models_of_a_task(monkeypatch):
@@ -82,12 +82,12 @@ def test_a_design_is_made_once_for_all_models_of_a_task(monkeypatch):
         run = started(changed, first=first)
         for _ in run:
             pass
-        run.judged()
+        run.recommender(run.parameters())
         assert changed.settings.user != task.settings.user
     assert len(made) == 1
 
 
-def test_trials_of_the_regularisation_regress_once_each_on_the_same_content(monkeypatch):
+def test_only_the_fit_regresses_and_not_the_trials_of_the_regularisation(monkeypatch):
     regressions, made, trials_made = [], [], []
     for module, name, log in (
         (loop, "regressed", regressions),
@@ -100,9 +100,7 @@ def test_trials_of_the_regularisation_regress_once_each_on_the_same_content(monk
         )
     monkeypatch.setattr(trials, "L2_EVENTS", 10)
     replace(RECIPE, regularization=None).fit(shop("text"))
-    assert len(trials_made) >= 3 and len(regressions) == len(trials_made) + 1
-    shared = {id(a[1].content) for a in regressions[:-1]}
-    assert len(shared) == 1  # so its Gram matrix and its folds are shared too
+    assert len(trials_made) >= 3 and len(regressions) == 1
     assert len(made) == 2  # for the trials and for the fit
 
 
@@ -116,7 +114,7 @@ def test_a_regression_on_a_device_is_that_of_the_threads(columns, monkeypatch):
     def found(device: str) -> Parameters:
         with layout_on(device):
             design = design_of(task.problem, task.space.item, task.content, 1)
-            return regressed(learned, Regression(design, task.seen, 0))
+            return regressed(learned, design, task.seen, 0)
 
     plain, on_device, again = found("cpu"), found("torch"), found("torch")
     assert plain.features.any()
@@ -142,7 +140,7 @@ def test_folding_undoes_the_regression():
     first = first._replace(item_bias=rng.normal(size=ITEMS).astype(np.float32))
     times = tally(task.problem.item, ITEMS)
     design = design_of(task.problem, task.space.item, task.content, 1)
-    found = regressed(first, Regression(design, task.seen, 0), earlier=np.ones(ITEMS, bool))
+    found = regressed(first, design, task.seen, 0, earlier=np.ones(ITEMS, bool))
     again = folded(found, task.problem, task.space.item, task.content)
     known = times > 0
     assert np.abs(found.features).max() > 0.01

@@ -9,7 +9,7 @@ theirs from it, so that a cross-validation costs hardly more than one regression
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -41,7 +41,6 @@ class Design:
     columns: int
     dense: tuple[tuple[slice, np.ndarray], ...] = ()
     threads: int | None = None
-    _folds: dict[bytes, Fold] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def by_column(self) -> Rows:
@@ -81,18 +80,6 @@ class Design:
         """Return the design of some rows."""
         dense = tuple((block, matrix[rows]) for block, matrix in self.dense)
         return Design(self.rows.take(rows), self.columns, dense, self.threads)
-
-    def fold(self, rows: np.ndarray) -> Fold:
-        """Return the design divided into these rows, held out, and all others.
-
-        With one dense block, the same rows are taken only once: other targets may be fitted to it.
-        """
-        if self.gram is None:
-            return Fold.of(self, rows)
-        key = rows.tobytes()
-        if key not in self._folds:
-            self._folds[key] = Fold.of(self, rows)
-        return self._folds[key]
 
     def squared_dot(self, weights: np.ndarray) -> np.ndarray:
         """Return the squares of X times weights [columns]: float32 [rows]."""
@@ -187,6 +174,7 @@ class Fold:
 
     @classmethod
     def of(cls, design: Design, rows: np.ndarray) -> Fold:
+        """Return the design divided into these rows, held out, and all others."""
         others = np.ones(design.rows.size, bool)
         others[rows] = False
         numbers, part = np.flatnonzero(others), design.take(rows)
@@ -245,7 +233,7 @@ def best_strength(design: Design, targets: np.ndarray, seed: int) -> float:
     count = min(DIRECTIONS, targets.shape[1])
     with blas_on(1):
         projected = targets @ rng.standard_normal((targets.shape[1], count), np.float32)
-    fold = design.fold(np.flatnonzero(rng.permutation(len(targets)) % HELD_OUT == 0))
+    fold = Fold.of(design, np.flatnonzero(rng.permutation(len(targets)) % HELD_OUT == 0))
     right, wanted = fold.right(projected, design.back(projected)), projected[fold.rows]
     unit = float(design.squares.sum()) / max(len(targets), 1)
     weights, best = None, (np.inf, STRENGTHS[0] * unit)

@@ -13,8 +13,6 @@ too, and users without events are ranked by the prediction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from fmpair.engine.contract import Parameters, Problem
 from fmpair.engine.item_side import dense_fields, split
 from fmpair.features import Side
 from fmpair.matrices import product, solved
-from fmpair.solvers.ridge import Design, best_strength, ridge, solution
+from fmpair.solvers.ridge import Design, Fold, best_strength, ridge, solution
 from fmpair.training.options import FMPairOptions
 
 FOLDS = 5  # cross-validation over items: each fold is predicted from the others
@@ -79,19 +77,15 @@ def design_of(problem: Problem, side: Side, content: Sequence[bool], threads: in
 
 
 def folded(
-    parameters: Parameters, problem: Problem, side: Side, content: Sequence[bool],
-    design: Design | None = None,
-) -> Parameters:  # fmt: skip
-    """Return parameters with the same scores, with the content added to the items' own vectors.
-
-    design: of the content, if it is known.
-    """
+    parameters: Parameters, problem: Problem, side: Side, content: Sequence[bool]
+) -> Parameters:
+    """Return parameters with the same scores, with the content added to the items' own vectors."""
     chosen = np.repeat(content, [e.size for e in side.encoders]).astype(bool)
     features, bias = parameters.features.copy(), parameters.feature_bias.copy()
     if not features[chosen].any() and not bias[chosen].any():
         return parameters
     features[~chosen], bias[~chosen] = 0, 0
-    design = design or design_of(problem, side, content, 1)
+    design = design_of(problem, side, content, 1)
     items = parameters.items + design.dot(features)
     constant = parameters.item_bias + design.dot(bias[:, None])[:, 0]
     constant -= _inner(parameters.items, items, design, features)
@@ -103,49 +97,24 @@ def folded(
     )
 
 
-@dataclass(frozen=True)
-class Regression:
-    """What a regression of item vectors needs besides them; fits of the same items share it.
-
-    design: the content of all items. seen: the items of each user.
-    """
-
-    design: Design
-    seen: Rows
-    seed: int
-
-    @cached_property
-    def users_of(self) -> np.ndarray:
-        """The number of users who chose each item: int64 [items]."""
-        return np.bincount(self.seen.column, minlength=self.design.rows.size)
-
-    @cached_property
-    def known(self) -> np.ndarray:
-        """The items with content and events: int64."""
-        return np.flatnonzero(self.design.described & (self.users_of > 0))
-
-    @cached_property
-    def content(self) -> Design:
-        """The content of the known items."""
-        every = len(self.known) == self.design.rows.size
-        return self.design if every else self.design.take(self.known)
-
-
 def regressed(
-    parameters: Parameters, regression: Regression, by_user: bool = True,
+    parameters: Parameters, design: Design, seen: Rows, seed: int, by_user: bool = True,
     earlier: np.ndarray | None = None,
 ) -> Parameters:  # fmt: skip
     """Return parameters whose content features predict the vectors of items with events.
 
-    parameters: learned without content. by_user: whether the query is the user's vector alone. Only
-    then can item vectors also be estimated from the users who chose the item (`Choices`). earlier:
-    bool [items], those that an earlier fit learned. They keep their scores; other items with few
-    events are shrunk towards the prediction.
+    parameters: learned without content. design: the content of all items. seen: the items of each
+    user. by_user: whether the query is the user's vector alone. Only then can item vectors also be
+    estimated from the users who chose the item (`Choices`). earlier: bool [items], those that an
+    earlier fit learned. They keep their scores; other items with few events are shrunk towards the
+    prediction.
     """
-    known, seen, seed = regression.known, regression.seen, regression.seed
+    users_of = np.bincount(seen.column, minlength=design.rows.size)
+    known = np.flatnonzero(design.described & (users_of > 0))
     if len(known) < 2:
         return parameters
-    content, vectors = regression.content, parameters.items[known]
+    content = design if len(known) == design.rows.size else design.take(known)
+    vectors = parameters.items[known]
     choices = None
     if by_user:
         choices = Choices(vectors, known, parameters.users, seen, content.threads)
@@ -154,7 +123,7 @@ def regressed(
     targets = vectors if choices is None else (vectors + choices.items) / 2
     strength, right = best_strength(content, targets, seed), content.back(targets)
     weights = solution(content, right, strength)
-    events = regression.users_of[known].astype(np.float64)
+    events = users_of[known].astype(np.float64)
     if earlier is not None:
         events[earlier[known]] = np.inf
     if choices is not None and len(known) >= FOLDS and np.isfinite(events).any():
@@ -229,7 +198,7 @@ def held_out(
     number = np.random.default_rng([seed, 3]).permutation(len(targets)) % FOLDS
     out = np.empty_like(targets)
     for held in range(FOLDS):
-        fold = design.fold(np.flatnonzero(number == held))
+        fold = Fold.of(design, np.flatnonzero(number == held))
         weights = solution(fold.rest, fold.right(targets, right), strength, start)
         out[fold.rows] = fold.held_out.dot(weights)
     return out

@@ -23,7 +23,6 @@ from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import place_new, settle_cold
 from fmpair.solvers.ridge import Design
 from fmpair.training.content import (
-    Regression,
     content_fields,
     described_by,
     design_of,
@@ -162,11 +161,6 @@ class Task:
         whole = users_folded(parameters, self.problem, self.space.query, self.describing)
         return self.folded(whole)
 
-    @cached_property
-    def regression(self) -> Regression:
-        """What the regression on content needs besides the learned vectors."""
-        return Regression(self.content_design, self.seen, self.options.seed)
-
     def with_options(self, options: FMPairOptions) -> Task:
         """Return the task with options that change neither its data nor what is content.
 
@@ -179,39 +173,35 @@ class Task:
 
     def placed(self, learned: Parameters) -> Parameters:
         """Return trained parameters that also rank what is new, by content and attributes."""
-        rows = self.problem.item_rows
+        rows, seen = self.problem.item_rows, self.seen
         attributes = (self.problem, self.space.query, self.describing)
         with layout_on(self.options.device):  # the events are copied there once
-            learned = users_regressed(learned, *attributes, self.seen, self.options)
-            parameters = settle_cold(learned, self.seen, self.times)
-            if self.options.temperature is not None:
-                return with_unit_sides(parameters, rows, self.problem.triples)
-            if not self.options.places_new:
+            learned = users_regressed(learned, *attributes, seen, self.options)
+            parameters = self._settled(learned)
+            if self.options.temperature is not None or not self.options.places_new:
                 return parameters
             if any(self.content):
-                by_user = self.problem.history is None
-                parameters = regressed(parameters, self.regression, by_user, self.earlier)
+                by_user, seed = self.problem.history is None, self.options.seed
+                design = self.content_design
+                parameters = regressed(parameters, design, seen, seed, by_user, self.earlier)
             content = self.space.item.content(rows)
             return place_new(parameters, rows, content, self.times, self.problem.triples)
+
+    def _settled(self, learned: Parameters) -> Parameters:
+        """Return trained parameters that leave nothing to chance: cold rows and lengths are set."""
+        parameters = settle_cold(learned, self.seen, self.times)
+        if self.options.temperature is None:
+            return parameters
+        return with_unit_sides(parameters, self.problem.item_rows, self.problem.triples)
 
     def recommender(self, learned: Parameters) -> Recommender:
         """Return the fitted model of trained parameters."""
         return self.model(self.placed(learned))
 
-    def judged(self, learned: Parameters) -> Recommender:
-        """Return the fitted model for ranking known items only, made faster if these have vectors.
-
-        The content of items is added to their own vectors, as matrix products.
-        """
-        parameters = self.placed(learned)
-        if self.problem.history is not None or not any(self.content):
-            return self.model(parameters)
-        design = self.content_design
-        if not design.dense:
-            return self.model(parameters)
+    def trained(self, learned: Parameters) -> Recommender:
+        """Return the model of trained parameters for ranking items with events only."""
         with layout_on(self.options.device):
-            side = self.space.item
-            parameters = folded(parameters, self.problem, side, self.content, design)
+            parameters = self._settled(learned)
         return self._model(parameters, self.learned.item_rows)
 
     def model(self, parameters: Parameters) -> Recommender:
@@ -225,7 +215,7 @@ class Task:
 
 
 # What a task computes of its data, whatever the regularisation.
-OF_DATA = ("seen", "times", "content", "content_design", "learned", "regression")
+OF_DATA = ("seen", "times", "content", "content_design", "learned")
 
 # Starts the training of a task from initial parameters, with some tables frozen.
 Begin = Callable[[Task, Parameters, Collection[str]], Training]
@@ -344,9 +334,9 @@ class TrainingRun(Iterator[Epoch]):
         """Return a copy of the current parameters."""
         return self._progress.training.snapshot()
 
-    def judged(self) -> Recommender:
-        """Return the current model for ranking known items only, see `Task.judged`."""
-        return self.task.judged(self.parameters())
+    def trained(self) -> Recommender:
+        """Return the current model for ranking items with events only, see `Task.trained`."""
+        return self.task.trained(self.parameters())
 
     def state(self) -> EpochState:
         """Return the state after the last epoch."""

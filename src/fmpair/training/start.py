@@ -196,12 +196,14 @@ def directions(
     out = np.zeros((content.columns, factors), np.float32)
     if not count:
         return out
-    on_device = columns_device() is not None  # it would wait for one thread
-    shape = items, count
-    drawn = _normals(rng, *shape) if on_device else rng.standard_normal(shape, np.float32)
-    product = content.back(drawn)
     few = content.dense and len(content.squares) <= 2 * ROUNDS * count  # else the Gram costs more
     between = content.twice_of_sums(user_items) if few else None
+    if between is not None:
+        product = rng.standard_normal((content.columns, count), np.float32)
+    else:
+        on_device, shape = columns_device() is not None, (items, count)  # it would wait for one
+        drawn = _normals(rng, *shape) if on_device else rng.standard_normal(shape, np.float32)
+        product = content.back(drawn)
     for _ in range(ROUNDS):
         basis = np.linalg.qr(product)[0]
         if between is not None:

@@ -240,7 +240,7 @@ class _Trial:
         """Return NDCG@10 of every held-out event after all epochs of a fit."""
         for _ in run:
             pass
-        return self.judge.values(run.judged())
+        return self.judge.values(run.trained())
 
     def values(self, options: FMPairOptions) -> np.ndarray:
         """Return NDCG@10 of every held-out event after a small fit."""
