@@ -34,7 +34,12 @@ def events() -> pl.DataFrame:
 
 FRAME = events()
 USER_TABLE = pl.DataFrame(
-    {"user": [f"u{n}" for n in range(USERS)], "age": [20 + n % 3 for n in range(USERS)]}
+    {
+        "user": [f"u{n}" for n in range(USERS)],
+        "age": [20 + n % 3 for n in range(USERS)],
+        "likes": [["tea", "art", "sea"][n % 2 : n % 2 + 2] for n in range(USERS)],
+        "taste": [[n % 4 / 4, 1.0 - n % 3] for n in range(USERS)],
+    }
 )
 OPTIONS = {"factors": 4, "epochs": 20, "init_std": 0.3, "threads": 1}
 
@@ -74,6 +79,17 @@ QUESTIONS = {
     "an unknown user": {"user": "who", "unknown": "features", "context": {"daytime": "day"}},
     "as for anyone": {"user": "who", "unknown": "popular", "context": {"daytime": "day"}},
     "an unknown value": {"user": "u3", "unknown": "features", "context": {"daytime": "noon"}},
+    "a new user with attributes": {
+        "user": "new",
+        "user_features": {"taste": [0.5, -1.0], "age": 21, "likes": ["tea", "art"]},
+        "context": {"daytime": "day"},
+    },
+    "a new user with one attribute": {"user": "new", "user_features": {"likes": "tea"}},
+    "a new user whose attribute is missing": {"user": "new", "user_features": {"age": None}},
+    "attributes as for anyone": {"user": "new", "unknown": "popular", "user_features": {"age": 20}},
+    "an unseen attribute": {"user": "new", "unknown": "features", "user_features": {"age": 99}},
+    "a known user with other attributes": {"user": "u3", "user_features": {"age": 22}},
+    "a visitor with attributes": {"history": ["i3 é"], "user_features": {"age": 22}},
 }
 
 
@@ -85,6 +101,30 @@ def test_an_answer_is_what_recommend_gives(model, name):
     frame = model.recommend(user, **{"unknown": "error", **options})
     assert answer.items == frame["item"].to_list() and len(answer.items)
     assert answer.scores == pytest.approx(frame["score"].to_list(), rel=1e-5, abs=1e-6)
+
+
+def test_attributes_describe_a_new_user_and_replace_those_of_a_known_one(model):
+    new = model.answer("new", user_features={"age": 21, "likes": ["tea", "art"]})
+    assert not new.stranger and new.scores != model.answer().scores
+    assert model.answer(user_features={"age": 21, "likes": ["tea", "art"]}).scores == new.scores
+    none = model.answer("new", user_features={}, unknown="features")
+    assert none.stranger and none.scores == model.answer().scores
+    known = model.answer("u3", exclude_seen=False)
+    assert model.answer("u3", exclude_seen=False, user_features={}) == known
+    assert model.answer("u3", exclude_seen=False, user_features={"age": None}) != known
+    own = USER_TABLE.filter(user="u3").drop("user").row(0, named=True)
+    again = model.answer("u3", exclude_seen=False, user_features=own)
+    assert again.scores == pytest.approx(known.scores, rel=1e-5, abs=1e-6)
+
+
+def test_a_missing_member_of_a_list_is_left_out(model):
+    given = [{"likes": ["tea", None]}, {"likes": ["tea"]}]
+    assert len({tuple(model.answer(user_features=one).scores) for one in given}) == 1
+
+
+def test_no_attributes_leave_every_user_of_a_frame_as_known(model):
+    users = ["u1", "u2", "u3"]
+    assert model.recommend(users, user_features={}).equals(model.recommend(users))
 
 
 def test_several_questions_get_the_answers_each_would_get_alone(model):
@@ -130,6 +170,11 @@ def test_a_given_time_counts_as_in_a_frame():
         ({"context": {"warmth": "hot"}}, DataError, "'hot' is not a number"),
         ({"context": {"warmth": [1, 2]}}, DataError, "column 'warmth' holds List"),
         ({"context": "day"}, OptionError, "context must be a mapping"),
+        ({"user_features": {"agee": 3}}, UnknownError, "feature 'agee'. Did you mean 'age'?"),
+        ({"user_features": {"likes": ["ta"]}}, UnknownError, "'likes' 'ta'. Did you mean 'tea'?"),
+        ({"user_features": {"taste": [1]}}, DataError, "the vector of the user has 1 number, but"),
+        ({"user_features": {"taste": [1, None]}}, DataError, "of the user has NaN, missing"),
+        ({"user_features": [["age", 3]]}, OptionError, "user_features must be a mapping such as"),
         ({"history": ["i99"]}, UnknownError, "unknown item 'i99'"),
         ({"history": "i99"}, OptionError, "history must be a list of items"),
         ({"candidates": ["i99"]}, UnknownError, "unknown item"),
@@ -219,6 +264,8 @@ def test_models_of_other_kinds_answer_by_their_frames(recipe):
         assert answer.scores == pytest.approx(frame["score"].to_list())
     assert len(fitted.answer(n=3).items) == 3
     assert fitted.answer("who", unknown="features").stranger
+    with pytest.raises((OptionError, UnknownError), match=r"user[ _]feature"):
+        fitted.answer("who", user_features={"age": 20})
     passed = fitted.answers([Question("u1", candidates=["i1 é", "x"], unknown="ignore")])[0]
     assert passed.passed_over == 1
     with pytest.raises(UnknownError, match="unknown item 'x'"):

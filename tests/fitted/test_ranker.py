@@ -129,8 +129,9 @@ def test_scores_that_are_not_numbers_are_refused():
 
 
 def test_attributes_of_new_users_are_refused():
-    with pytest.raises(OptionError, match="cannot use user_features"):
-        MODEL.recommend("dee", user_features={"age": 3}, unknown="features")
+    for ask in (MODEL.recommend, MODEL.answer):
+        with pytest.raises(OptionError, match="Recipe cannot use user_features: it knows users"):
+            ask("dee", user_features={"age": 3}, unknown="features")
 
 
 def test_what_a_scorer_cannot_tell_is_said():

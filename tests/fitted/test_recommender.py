@@ -251,6 +251,17 @@ def test_a_table_of_features_serves_several_new_users():
     assert (out["item"] % 2).to_list() == [1] * 3 + [0] * 3
 
 
+def test_a_new_user_may_be_described_by_a_time():
+    days = [datetime.date(year, 1, 1) for year in (2020, 2022, 2024)]
+    users = pl.DataFrame({"user": ["a", "b", "c"], "joined": days})
+    log = {"user": ["a", "b", "c"] * 2, "item": [1, 2, 3, 2, 3, 1]}
+    model = FMPair(factors=2, epochs=2).fit(Dataset.from_frame(log, users=users))
+    for day in (days[0], "2020-01-01"):
+        given = {"joined": day}
+        scores = model.recommend("new", user_features=given)["score"].to_list()
+        assert model.answer("new", user_features=given).scores == pytest.approx(scores)
+
+
 def test_features_with_a_mistake_are_refused_by_name():
     with pytest.raises(UnknownError, match=r"user feature 'sxe'. Did you mean 'sex'\?"):
         learned_by_sex().recommend("new", user_features={"sxe": "f"})

@@ -10,7 +10,7 @@ from asking import ask as ask_service
 from clicked import clicks
 from hypothesis import HealthCheck, Phase, given, settings
 
-from fmpair import FMPair
+from fmpair import Dataset, FMPair
 from fmpair.events.store import open_store
 from fmpair.serve.application import Application
 from fmpair.serve.endpoints import ENDPOINTS, document
@@ -29,12 +29,13 @@ TRIES = [15, pytest.param(100, marks=pytest.mark.thorough)]
 PATHS = [(path, method) for path, own in document(False)["paths"].items() for method in own]
 TAKING = {endpoint.path for endpoint in ENDPOINTS if endpoint.takes or endpoint.parameters}
 CONTEXT = ["daytime", "warmth", "holiday", "tags", "moods"]
+ATTRIBUTES = ["group", "age", "likes", "taste"]
 LOCAL = {"host": "localhost"}
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Around a model that knows every kind of context, histories and times."""
+    """Around a model that knows every kind of context, histories, times and attributes."""
     folder = tmp_path_factory.mktemp("fuzzed")
     frame = clicks()
     draw = np.random.default_rng(5)
@@ -47,9 +48,15 @@ def service(tmp_path_factory):
         "moods": {"kind": "weighted"},
         "timestamp": {"kind": "time", "parts": ["hour", "weekday", "period", "since"]},
     }
-    FMPair(factors=4, epochs=2, history=3, threads=1, fields=fields).fit(frame).save(
-        folder / "model.fmpair"
-    )
+    users = pl.DataFrame({
+        "user": (known := frame["user"].unique(maintain_order=True)),
+        "group": [["a", "b"][n % 2] for n in range(len(known))],
+        "age": [n + 0.5 for n in range(len(known))],
+        "likes": [["a", "b"][: 1 + n % 2] for n in range(len(known))],
+        "taste": [[n / 9, 1 - n / 9] for n in range(len(known))],
+    })  # fmt: skip
+    recipe = FMPair(factors=4, epochs=2, history=3, threads=1, fields=fields)
+    recipe.fit(Dataset.from_frame(frame, users=users)).save(folder / "model.fmpair")
     store = open_store(folder / "events.db")
     yield Application(Service(LiveModels(folder / "model.fmpair", store), store))
     store.close()
@@ -103,6 +110,8 @@ def _of_known(body):
             one["item"] = 3
         if isinstance(one.get("context"), dict):
             one["context"] = dict(zip(CONTEXT, one["context"].values()))
+        if isinstance(one.get("user_features"), dict):
+            one["user_features"] = dict(zip(ATTRIBUTES, one["user_features"].values()))
         if "unknown" in one:
             one["unknown"] = "features"
         for name in ("history", "candidates", "exclude", "items"):
@@ -116,8 +125,12 @@ def _listed(body, name):
     return found if isinstance(found, list) else []
 
 
-@pytest.mark.parametrize("column", [*CONTEXT, "timestamp"])
-def test_no_value_of_the_context_makes_the_service_fail(service, column):
+@pytest.mark.parametrize(
+    ("option", "column"),
+    [*(("context", name) for name in (*CONTEXT, "timestamp")),
+     *(("user_features", name) for name in ATTRIBUTES)],
+)  # fmt: skip
+def test_no_value_of_the_context_or_the_user_makes_the_service_fail(service, option, column):
     values = [
         "",
         "x",
@@ -135,6 +148,9 @@ def test_no_value_of_the_context_makes_the_service_fail(service, column):
         ["a", "z"],
         [1, "a"],
         [1.5, 2],
+        [None],
+        [1.5, None],
+        ["a", None],
         {},
         {"calm": 1.0},
         {"z": 1e308},
@@ -143,7 +159,7 @@ def test_no_value_of_the_context_makes_the_service_fail(service, column):
     ]
     for value in values:
         for unknown in ("error", "ignore", "features", "popular"):
-            body = {"context": {column: value}, "unknown": unknown, "user": "ann/3 <é🎈>"}
+            body = {option: {column: value}, "unknown": unknown, "user": "ann/3 <é🎈>"}
             assert ask_service(service, "/v1/recommend", body).status in (200, 404, 422)
     for value in values:
         assert ask_service(service, "/v1/recommend", {"time": value}).status in (200, 404, 422)

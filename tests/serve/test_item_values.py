@@ -128,6 +128,8 @@ def test_a_new_item_is_ranked_by_its_vector_also_after_a_restart(path, store, sp
         ({"titles": [0.1] * 9}, "item 'i1': 'titles' must be a list of 4 numbers, not 9"),
         ({"titles": [1, 2, "x", 4]}, "must be a list of 4 numbers, but the one at 3 is 'x'"),
         ({"titles": [1, 2, 1e300, 4]}, "must be a list of 4 numbers, but the one at 3 is 1e+300"),
+        ({"titles": [1, 2, None, 4]}, "must be a list of 4 numbers, but the one at 3 is null"),
+        ({"tags": ["a", None]}, "'tags' must be a list without null, but the one at 2 is null"),
         ({"titles": 7}, "item 'i1': 'titles' must be a list of 4 numbers, not 7"),
         ({"titles": "red|blue"}, "must be a list of 4 numbers, not 'red|blue'"),
         ({"price": True}, "item 'i1': 'price' takes a number, not true"),

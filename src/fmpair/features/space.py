@@ -177,6 +177,11 @@ class FeatureSpace:
         return list(dict.fromkeys(e.source for e in self.query.encoders if e.role == "context"))
 
     @property
+    def user_features(self) -> list[str]:
+        """The columns of the attributes of users."""
+        return list(dict.fromkeys(e.source for e in self.query.encoders if e.role == "user"))
+
+    @property
     def since(self) -> bool:
         """Whether a field is the days since the user's last event."""
         return any(e.part == "since" for e in self.query.encoders)

@@ -187,6 +187,7 @@ def _answer(
     scores: list[float],
     terms: Any,
 ) -> Answer:
-    stranger = question.user is not None and bool(request.query.user[0] < 0)
+    described = question.user is None or bool(question.user_features)
+    stranger = not described and bool(request.query.user[0] < 0)
     ids = model.id_lookup.items.take(numbers)
     return Answer(ids, scores, terms, request.passed_over, stranger)

@@ -1,4 +1,4 @@
-"""Lookup of ids and context values, and the errors for unknown ids."""
+"""Lookup of ids, context values and user attributes, and the errors for unknown ids."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from fmpair.features import FeatureSpace
 from fmpair.features.vectors import owners_named
 
 MAX_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
-VALUES_KEPT = 4096  # context values whose features are cached
+VALUES_KEPT = 4096  # values whose features are cached
 MAX_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
 EXAMPLE_IDS = 3  # in a message, if no similar id is searched for
 WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
+CONTEXT, USER = "context", "user"  # roles of query columns
+SPOKEN = {CONTEXT: "context", USER: "user feature"}  # what errors call a column of a role
+OWNER = {CONTEXT: "the query", USER: "the user"}  # whose vector a value is
 
 
 class Ids:
@@ -81,7 +84,7 @@ class Features(NamedTuple):
 
 
 class IdLookup:
-    """The ids of a feature space and the features of its context values.
+    """The ids of a feature space, and the features of its context values and user attributes.
 
     The features of the values used last are cached.
 
@@ -91,6 +94,7 @@ class IdLookup:
     def __init__(self, space: FeatureSpace, users: Ids | None = None, items: Ids | None = None):
         self.space, self._users, self._items = space, users, items
         self.context = tuple(space.context)
+        self.user_features = tuple(space.user_features)
         # bind the cache to the space only: a reference to self would keep self alive
         self._cached: Callable[..., Features] = lru_cache(VALUES_KEPT)(partial(_encoded, space))
 
@@ -115,21 +119,22 @@ class IdLookup:
         users = self.users if space.users is self.space.users else None
         return IdLookup(space, users, self.items if space.items is self.space.items else None)
 
-    def features(self, name: str, value: Any) -> Features:
-        """Return the features of a value of a context column."""
+    def features(self, name: str, value: Any, role: str = CONTEXT) -> Features:
+        """Return the features of a value of a context column, or of a user attribute."""
+        kind = type(value)  # 1, 1.0 and True are equal but differ
         try:
-            return self._cached(name, value, type(value))  # 1, 1.0 and True are equal but differ
+            return self._cached(role, name, value, kind)
         except TypeError:  # an unhashable value, such as a list
-            return _encoded(self.space, name, value, type(value))
+            return _encoded(self.space, role, name, value, kind)
 
 
-def _encoded(space: FeatureSpace, name: str, value: Any, _: type) -> Features:
+def _encoded(space: FeatureSpace, role: str, name: str, value: Any, _: type) -> Features:
     try:
         frame = pl.DataFrame({name: [value]}, strict=False)
-        with owners_named(lambda _: "the query"):
-            rows, unseen = space.query.encode("context", frame, 1, False)
+        with owners_named(lambda _: OWNER[role]):
+            rows, unseen = space.query.encode(role, frame, 1, False)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        raise DataError(f"context {name!r} cannot be {value!r}") from None
+        raise DataError(f"{SPOKEN[role]} {name!r} cannot be {value!r}") from None
     return Features(rows, tuple(unseen))
 
 

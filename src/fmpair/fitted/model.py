@@ -294,15 +294,17 @@ class FittedModel(ABC):
         diversity: float | None = None,
         exclude_shown: Collection[Any] | None = None,
         rules: Rules | None = None,
+        user_features: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Return the n best items of one user or visitor (None) as lists, faster than a frame.
 
-        The options are those of `recommend`. explain: add the terms of each item's score.
+        The options are those of `recommend`; user_features is a mapping. explain: add the terms of
+        each item's score.
         """
         rules_given = rules_of(where, limit, boost, diversity, exclude_shown, rules)
         question = Question(
             user, n, context, history, candidates, exclude, explain, unknown, time, exclude_seen,
-            rules_given,
+            rules_given, user_features,
         )  # fmt: skip
         answer = self.answers([question])[0]
         if answer.passed_over:

@@ -6,7 +6,7 @@ user, the context and the history in their own way, and share everything that fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,14 +16,23 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, one_row, stack_rows, starts
 from fmpair.checks import one_of
-from fmpair.errors import UnknownError
+from fmpair.errors import OptionError, UnknownError
 from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import DAY, TIME, now
 from fmpair.features.encoder import sum_to_one
 from fmpair.features.history_fields import PastItems
 from fmpair.fitted.history import LiveState, Recent, days_since_last, past_items, recent_events
-from fmpair.fitted.id_lookup import IdLookup, Ids, item_numbers, number_of, unknown_id
+from fmpair.fitted.id_lookup import (
+    CONTEXT,
+    SPOKEN,
+    USER,
+    IdLookup,
+    Ids,
+    item_numbers,
+    number_of,
+    unknown_id,
+)
 from fmpair.fitted.question import (
     COLUMN,
     REFUSING,
@@ -57,7 +66,8 @@ class QueryEncoder:
 
     user_rows: the attributes of known users; recent: their last events, and past: how these become
     features, None if the model does not use them; live: events received since. keeps_context:
-    whether requests keep their context as a frame, for models that score by it.
+    whether requests keep their context as a frame, for models that score by it. takes_no_features:
+    why questions cannot give attributes of users; empty if they can.
     """
 
     space: FeatureSpace
@@ -67,6 +77,12 @@ class QueryEncoder:
     past: PastItems | None = None
     live: LiveState | None = None
     keeps_context: bool = False
+    takes_no_features: str = ""
+
+    @property
+    def user_features(self) -> tuple[str, ...]:
+        """The attributes of users that questions can give."""
+        return () if self.takes_no_features else self.id_lookup.user_features
 
     def of_frame(self, frame: pl.DataFrame, *, unknown: str, user_features: Any = None) -> Queries:
         """Encode a frame with a user column (or none) and any context columns.
@@ -104,7 +120,8 @@ class QueryEncoder:
         """Encode one request; return its query and how many items of its history are unknown."""
         ids = self.id_lookup
         number = -1 if question.user is None else ids.users.number(question.user)
-        nobody = number < 0 and question.history is None
+        described = bool(question.user_features)
+        nobody = number < 0 and question.history is None and not described
         if nobody and question.user is not None and question.unknown in REFUSING:
             raise unknown_id("user", question.user, self.space.users.ids, GUESSED_LIVE)
         items, missing = known_items(ids.items, question.history, question.unknown == "error")
@@ -115,10 +132,12 @@ class QueryEncoder:
         time = self._request_time(question)
         times = None if time is None else np.array([time])
         context = dict(self._request_context(question, user, times))
-        contexts = self._context_rows(context, question.unknown in REFUSING)
+        contexts = self._value_rows(CONTEXT, context, question.unknown in REFUSING)
         bare = TRUE if nobody and question.unknown == "popular" else FALSE
-        profiles = known_rows(self.user_rows, user)
-        rows = self._rows(user, [profiles, *contexts], history, given, times, bare)
+        profiles = [known_rows(self.user_rows, user)]
+        if described:
+            profiles = self._given_profile(question)
+        rows = self._rows(user, [*profiles, *contexts], history, given, times, bare)
         situation = NO_COLUMNS
         if self.keeps_context:
             columns = {name: [value] for name, value in context.items() if name != SINCE}
@@ -167,6 +186,12 @@ class QueryEncoder:
         items = past_items(self.recent, self.live, within, user, history, given, time)
         return self.past.rows(items)
 
+    def _check_features(self, names: Iterable[str]) -> None:
+        """Raise an error for attributes of users that the model cannot use or does not know."""
+        if self.takes_no_features:
+            raise OptionError(self.takes_no_features)
+        _check_names(USER, names, self.id_lookup.user_features)
+
     def _days_since(self, user: np.ndarray, time: np.ndarray | None) -> np.ndarray | None:
         """Return the days since the users' last events, None if the model does not use them."""
         if self.recent is None or time is None or not self.space.since:
@@ -204,16 +229,13 @@ class QueryEncoder:
     ) -> tuple[Rows, np.ndarray]:
         """Return the attributes of each query's user, given or known, and which were given."""
         known = known_rows(self.user_rows, user)
-        if given is None:
+        if given is None or (isinstance(given, Mapping) and not given):
             return known, np.zeros(len(user), bool)
         table, row = given_table(given, frame, column)
-        names = [e.name for e in self.space.query.encoders if e.role == "user"]
-        for name in table.columns:
-            if name not in names:
-                raise UnknownError(unknown_message("user feature", name, names))
-        rows, unseen = self.space.query.encode("user", table, len(table), self.space.whole)
+        self._check_features(table.columns)
+        rows, unseen = self.space.query.encode(USER, table, len(table), self.space.whole)
         if unknown in REFUSING:
-            refuse_unseen(self.space, "user", table, unseen)
+            refuse_unseen(self.space, USER, table, unseen)
         described = row >= 0
         chosen = np.where(described, row, rows.size + np.arange(len(user)))
         return stack_rows(rows, known).take(chosen), described
@@ -240,9 +262,7 @@ class QueryEncoder:
     ) -> Iterator[tuple[str, Any]]:
         """Yield the context columns of a request with their values."""
         known, given = self.id_lookup.context, question.context or {}
-        for name in given:
-            if name not in known:
-                raise UnknownError(unknown_message("context", name, known))
+        _check_names(CONTEXT, given, known)
         for name in known:
             if name in given:
                 yield name, given[name]
@@ -255,16 +275,30 @@ class QueryEncoder:
         if days is not None and not np.isnan(days[0]):
             yield SINCE, float(days[0])
 
-    def _context_rows(self, context: Mapping[str, Any], refusing: bool) -> list[Rows]:
-        """Return the features of one request's context, a row for each column."""
+    def _given_profile(self, question: Question) -> list[Rows]:
+        """Return the features of the user attributes that a request gives, a row for each."""
+        given = question.user_features or {}
+        self._check_features(given)
+        ordered = {name: given[name] for name in self.user_features if name in given}
+        return self._value_rows(USER, ordered, question.unknown in REFUSING)
+
+    def _value_rows(self, role: str, values: Mapping[str, Any], refusing: bool) -> list[Rows]:
+        """Return the features of one request's values of a role, a row for each column."""
         parts = []
-        for name, value in context.items():
-            features = self.id_lookup.features(name, value)
+        for name, value in values.items():
+            features = self.id_lookup.features(name, value, role)
             if features.unseen and refusing:
                 frame = pl.DataFrame({name: [value]}, strict=False)
-                refuse_unseen(self.space, "context", frame, features.unseen, GUESSED_LIVE)
+                refuse_unseen(self.space, role, frame, features.unseen, GUESSED_LIVE)
             parts.append(features.rows)
         return [sum_to_one(_joined(parts))] if self.space.whole else parts
+
+
+def _check_names(role: str, names: Iterable[str], known: Sequence[str]) -> None:
+    """Raise UnknownError for a column of a role that the model does not know."""
+    for name in names:
+        if name not in known:
+            raise UnknownError(unknown_message(SPOKEN[role], name, known))
 
 
 def _joined(rows: Sequence[Rows]) -> Rows:

@@ -28,7 +28,7 @@ from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, datetimes
 from fmpair.features.encoder import entries_of
-from fmpair.fitted.id_lookup import MAX_GUESSED, Ids, ids_of, item_numbers
+from fmpair.fitted.id_lookup import MAX_GUESSED, SPOKEN, Ids, ids_of, item_numbers
 from fmpair.fitted.notebook import answer_html
 from fmpair.fitted.rules import Rules
 from fmpair.threads import check_process
@@ -79,11 +79,13 @@ class Question:
     time: Any = None
     exclude_seen: bool = True
     rules: Rules | None = None
+    user_features: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         whole("n", self.n, 1)
         one_of("unknown", self.unknown, UNKNOWN)
-        check_context(self.context)
+        check_mapping("context", self.context, "{'daytime': 'evening'}")
+        check_mapping("user_features", self.user_features, "{'age': 25}")
         options = {"history": self.history, "candidates": self.candidates, "exclude": self.exclude}
         for option, items in options.items():
             if items is None or type(items) is list:  # faster, for most requests
@@ -92,12 +94,10 @@ class Question:
                 raise OptionError(f"{named(option)} must be a list of items, not {items!r}")
 
 
-def check_context(context: Any) -> None:
-    """Raise OptionError unless the context is a mapping or None."""
-    if context is not None and type(context) is not dict and not isinstance(context, Mapping):
-        raise OptionError(
-            f"context must be a mapping such as {{'daytime': 'evening'}}, not {context!r}"
-        )
+def check_mapping(option: str, given: Any, example: str) -> None:
+    """Raise OptionError unless an option is a mapping or None."""
+    if given is not None and type(given) is not dict and not isinstance(given, Mapping):
+        raise OptionError(f"{named(option)} must be a mapping such as {example}, not {given!r}")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def query_frame(
         frame = pl.DataFrame({name_of(space, "user"): ids})
     if history is not None or frame is None:
         frame = _with_history(frame, history)
-    check_context(context)
+    check_mapping("context", context, "{'daytime': 'evening'}")
     for name, value in (context or {}).items():
         if name not in space.context:
             raise UnknownError(unknown_message("context", name, space.context))
@@ -378,7 +378,7 @@ def refuse_unseen(
         assert encoder.vocabulary is not None
         members = entries_of(frame[name], encoder.field)[1]
         new = members.filter(pl.Series(encoder.vocabulary.numbers(members) < 0))
-        what = f"value of {'user feature' if role == 'user' else role} {name!r}"
+        what = f"value of {SPOKEN[role]} {name!r}"
         ids = encoder.vocabulary.ids
         if len(ids) <= most:
             raise UnknownError(unknown_message(what, new[0], ids.to_list()))

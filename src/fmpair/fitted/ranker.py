@@ -212,13 +212,14 @@ class Ranker(FittedModel):
     def encoder(self) -> QueryEncoder:
         """The encoder of queries, without user attributes, which scorers handle themselves."""
         rows = empty_rows(len(self.space.users))
-        return QueryEncoder(self.space, self.id_lookup, rows, keeps_context=True)
-
-    def queries(self, frame: pl.DataFrame, unknown: str, user_features: Any = None) -> Queries:
-        if user_features is not None:
-            why = f"cannot use {named('user_features')}: it knows users by their events"
-            raise OptionError(f"{type(self.recipe).__name__} {why}")
-        return super().queries(frame, unknown)
+        why = f"cannot use {named('user_features')}: it knows users by their events"
+        return QueryEncoder(
+            self.space,
+            self.id_lookup,
+            rows,
+            keeps_context=True,
+            takes_no_features=f"{type(self.recipe).__name__} {why}",
+        )
 
     def best(
         self,

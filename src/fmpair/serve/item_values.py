@@ -54,7 +54,11 @@ def normal(value: Any, column: Column) -> Any:
         return _vector(value, column)
     inner = getattr(column.dtype, "inner", None)
     if inner is not None:
-        return [_single(part, inner) for part in (value if isinstance(value, list) else [value])]
+        parts = value if isinstance(value, list) else [value]
+        if None in parts:
+            place = parts.index(None) + 1
+            raise MisfitError(f"must be a list without null, but the one at {place} is null")
+        return [_single(part, inner) for part in parts]
     return _single(value, column.dtype)
 
 
@@ -148,8 +152,8 @@ def _numbers(value: Any, parts: list[Any], wanted: str) -> list[int | float]:
 def _shown(value: Any) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
-    if isinstance(value, bool):
-        return str(value).lower()
+    if isinstance(value, bool | None):
+        return "null" if value is None else str(value).lower()
     text = repr(value)
     return text if len(text) <= 42 else f"{text[:40]}...{text[0]}"
 

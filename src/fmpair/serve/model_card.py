@@ -36,7 +36,10 @@ def model_card(
         users=len(space.users),
         items=len(space.items),
         factors=None if parameters is None else int(parameters.users.shape[1]),
-        context=[_context_column(space, column) for column in space.context],
+        context=[_query_column(space, "context", column) for column in space.context],
+        user_features=[
+            _query_column(space, "user", column) for column in model.encoder.user_features
+        ],
         knows_time=knows_time(space),
         goes_by_history=space.history is not None,
         checksum=served.checksum,
@@ -80,9 +83,8 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _context_column(space: Any, name: str) -> ContextColumn:
-    encoders = (e for e in space.query.encoders if e.role == "context" and e.source == name)
-    first = next(encoders)
+def _query_column(space: Any, role: str, name: str) -> ContextColumn:
+    first = next(e for e in space.query.encoders if (e.role, e.source) == (role, name))
     if first.part or first.vocabulary is None:
         return ContextColumn(name, "time" if first.part else first.field.kind, [], 0)
     ids = first.vocabulary.ids

@@ -11,7 +11,7 @@ from fmpair.errors import DataError, FmpairError, ModelFileError, OptionError, U
 from fmpair.errors import unknown as unknown_message
 from fmpair.events.event import ITEM
 from fmpair.events.frame import event_types_of
-from fmpair.fitted.id_lookup import unknown_id
+from fmpair.fitted.id_lookup import CONTEXT, USER, IdLookup, unknown_id
 from fmpair.fitted.query_encoder import GUESSED_LIVE
 from fmpair.fitted.question import Answer, knows_time
 from fmpair.fitted.rules import Rules, rules_of
@@ -21,7 +21,9 @@ from fmpair.serve.live_models import LiveModels
 
 NONE = (None,) * 6
 LISTS = ("history", "candidates", "exclude", "items")  # options of requests that are lists of items
-EVENT, CONTEXT = "event", "context."  # parts of requests; the second is before the name of a column
+EVENT = "event"  # a part of events
+IN_CONTEXT, IN_FEATURES = "context.", "user_features."  # before the name of a column
+IN_MAPPINGS = (IN_CONTEXT, IN_FEATURES)
 
 
 def request_rules(known: Mapping[str, Rules], request: wire.Recommend) -> Rules | None:
@@ -66,23 +68,36 @@ def rules_in_service(path: Path | None, models: LiveModels) -> dict[str, Rules]:
 
 
 def answerable(request: wire.BaseRequest, model: Any, strict: bool) -> dict[str, Any]:
-    """Return the context, time and `unknown` options of a question that the model can answer.
+    """Return the values, time and `unknown` options of a question that the model can answer.
 
-    By default, context columns that the model does not know are left out, and so is the time if the
-    model does not use it. Unknown ids and values are skipped. If the request sets `unknown`, all
-    parts are kept, and the library treats unknown ids and values as that option says. With strict,
-    requests that do not set it have unknown="error".
+    By default, context columns and user attributes that the model does not know are left out, and
+    so is the time if the model does not use it. Unknown ids and values are skipped. If the request
+    sets `unknown`, all parts are kept, and the library treats unknown ids and values as that option
+    says. With strict, requests that do not set it have unknown="error".
     """
-    context, time, unknown = request.context, request.time, request.unknown
+    context, features = request.context, request.user_features
+    time, unknown = request.time, request.unknown
     if unknown is None and strict:
         unknown = "error"
     if unknown is None:
-        columns = model.id_lookup.context
-        if any(name not in columns for name in context):
-            context = {name: value for name, value in context.items() if name in columns}
+        context = _of_known(context, model.id_lookup.context)
+        if features:
+            features = _of_known(features, model.encoder.user_features)
         if time is not None and not knows_time(model.space):
             time = None
-    return {"context": context, "time": time, "unknown": unknown or "features"}
+    return {
+        "context": context,
+        "user_features": features,
+        "time": time,
+        "unknown": unknown or "features",
+    }
+
+
+def _of_known(given: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Return the values of known columns."""
+    if all(name in columns for name in given):
+        return given
+    return {name: value for name, value in given.items() if name in columns}
 
 
 def unknown_parts(request: wire.BaseRequest, model: Any, answer: Answer) -> list[str]:
@@ -95,6 +110,9 @@ def unknown_parts(request: wire.BaseRequest, model: Any, answer: Answer) -> list
     shown = getattr(request, "exclude_shown", None)
     if isinstance(shown, list) and shown and (lookup.items.numbers(shown) < 0).any():
         parts.append("exclude_shown")
+    if request.user_features:
+        names = model.encoder.user_features
+        parts += _unknown_values(IN_FEATURES, USER, request.user_features, names, lookup)
     parts += _unknown_context(request.context, model)
     if request.time is not None and not knows_time(model.space):
         parts.append("time")
@@ -111,11 +129,19 @@ def unknown_columns(show: Sequence[str], model: Any) -> list[str]:
 
 def _unknown_context(context: Mapping[str, Any], model: Any) -> list[str]:
     """Return the parts of a context whose column or value a model does not know."""
-    lookup, parts = model.id_lookup, []
-    for name, value in context.items():
-        if name not in lookup.context or lookup.features(name, value).unseen:
-            parts.append(f"{CONTEXT}{name}")
-    return parts
+    lookup = model.id_lookup
+    return _unknown_values(IN_CONTEXT, CONTEXT, context, lookup.context, lookup)
+
+
+def _unknown_values(
+    prefix: str, role: str, given: Mapping[str, Any], columns: Sequence[str], lookup: IdLookup
+) -> list[str]:
+    """Return the names, after a prefix, of given columns that are unknown or have unseen values."""
+    return [
+        f"{prefix}{name}"
+        for name, value in given.items()
+        if name not in columns or lookup.features(name, value, role).unseen
+    ]
 
 
 @contextmanager
@@ -147,7 +173,7 @@ def unknown_in_event(event: wire.NewEvent, model: Any) -> list[str]:
     try:
         return parts + _unknown_context(event.context or {}, model)
     except DataError:  # a value of a type that the column cannot have
-        return [*parts, *(f"{CONTEXT}{name}" for name in event.context or ())]
+        return [*parts, *(f"{IN_CONTEXT}{name}" for name in event.context or ())]
 
 
 def event_error(event: wire.NewEvent, part: str, model: Any) -> UnknownError:
@@ -159,7 +185,7 @@ def event_error(event: wire.NewEvent, part: str, model: Any) -> UnknownError:
         return UnknownError(
             unknown_message("event type", event.event, types.names if types else ())
         )
-    name, columns = part.removeprefix(CONTEXT), model.id_lookup.context
+    name, columns = part.removeprefix(IN_CONTEXT), model.id_lookup.context
     if name not in columns:
         return UnknownError(unknown_message("context", name, columns))
     return UnknownError(f"unknown value {(event.context or {})[name]!r} of context {name!r}")

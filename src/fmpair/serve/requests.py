@@ -12,7 +12,8 @@ MAX_N = 1_000
 MAX_QUESTIONS = 256  # per batch
 MAX_ITEMS = 10_000  # to rank, exclude or score
 MAX_HISTORY = 1_000
-MAX_NUMBERS = 16_384  # of a list as context, such as a vector
+MAX_GIVEN = 100  # context columns or attributes of users
+MAX_NUMBERS = 16_384  # of a list as a value, such as a vector
 MAX_EVENTS = 1_000
 MAX_RULES = 50  # conditions, limits or boosts of a request
 MAX_COLUMNS = MAX_VALUES = 200  # of an item; listed per context column of a model card
@@ -21,23 +22,28 @@ LONGEST = 1_024  # characters of an id or a value
 Text = Annotated[str, Meta(max_length=LONGEST)]
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Id = Text | Whole | float
-Value = (
-    Text
-    | Whole
-    | float
-    | bool
-    | Annotated[list[Text | Whole | float], Meta(max_length=MAX_NUMBERS)]
-    | Annotated[dict[Text, float], Meta(max_length=MAX_HISTORY)]
-    | None
-)
+Weights = Annotated[dict[Text, float], Meta(max_length=MAX_HISTORY)]
+StoredList = Annotated[list[Text | Whole | float], Meta(max_length=MAX_NUMBERS)]
+StoredValue = Text | Whole | float | bool | StoredList | Weights | None  # of an event
+# A null inside a list is refused or left out by its column, whose line says more than msgspec's.
+ValueList = Annotated[list[Text | Whole | float | None], Meta(max_length=MAX_NUMBERS)]
+Value = Text | Whole | float | bool | ValueList | Weights | None
 Degree = Annotated[float, Meta(ge=0, le=1)]
 Boosts = Annotated[dict[Text, float], Meta(max_length=MAX_HISTORY)]
-Context = Annotated[
+ABOUT_CONTEXT = Meta(
+    description="Context values by column; missing columns are unknown.",
+    examples=[{"daytime": "evening"}],
+    max_length=MAX_GIVEN,
+)
+Context = Annotated[dict[Text, Value], ABOUT_CONTEXT]
+EventContext = Annotated[dict[Text, StoredValue], ABOUT_CONTEXT]
+UserFeatures = Annotated[
     dict[Text, Value],
     Meta(
-        description="Context values by column; missing columns are unknown.",
-        examples=[{"daytime": "evening"}],
-        max_length=100,
+        description="Attributes of the user, who may be new; they replace all known ones, and "
+        "missing attributes are unknown.",
+        examples=[{"age": 25}],
+        max_length=MAX_GIVEN,
     ),
 ]
 Time = Annotated[
@@ -61,7 +67,7 @@ Unknown = Annotated[
     Meta(
         description="How to treat unknown ids and values. error: reject them; ignore: skip items, "
         "reject users and values; features: use what is known; popular: answer as for anyone. By "
-        "default (null) features, and unknown context columns are left out."
+        "default (null) features, and unknown context columns and attributes are left out."
     ),
 ]
 User = Annotated[Id | None, Meta(description="The user id; null for an anonymous visitor.")]
@@ -78,6 +84,7 @@ class BaseRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """The user and the context of a request."""
 
     user: User = None
+    user_features: UserFeatures = {}
     context: Context = {}
     history: History | None = None
     time: Time = None
@@ -162,7 +169,7 @@ class NewEvent(Struct, forbid_unknown_fields=True):
     user: Id
     item: Id
     time: Time = None
-    context: Context | None = None
+    context: EventContext | None = None
     id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     event: Annotated[str, Meta(min_length=1, max_length=MAX_TYPE_LENGTH)] | None = None
     value: Annotated[float, Meta(ge=-MAX_VALUE, le=MAX_VALUE)] | None = None
@@ -319,7 +326,10 @@ class KeptEvents(Struct):
 
 
 class ContextColumn(Struct):
-    """A context column. values: at most 200 known ones; count: the number of all."""
+    """A context column, or an attribute of users.
+
+    values: at most 200 known ones; count: the number of all.
+    """
 
     name: str
     kind: str
@@ -349,8 +359,8 @@ class IndexCard(Struct):
 class ModelCard(Struct):
     """Properties of a model in service. refused: the last new file that was rejected.
 
-    columns: of the catalogue, for rules; title, images: those with titles and with addresses of
-    images.
+    user_features: the attributes that requests may give. columns: of the catalogue, for rules;
+    title, images: those with titles and with addresses of images.
     """
 
     model: str
@@ -361,6 +371,7 @@ class ModelCard(Struct):
     items: int
     factors: int | None
     context: list[ContextColumn]
+    user_features: list[ContextColumn]
     knows_time: bool
     goes_by_history: bool
     checksum: str

@@ -45,8 +45,8 @@ from fmpair.serve.model_card import model_card
 from fmpair.serve.problems import ProblemError
 from fmpair.serve.request_batcher import RequestBatcher
 from fmpair.serve.request_options import (
-    CONTEXT,
     EVENT,
+    IN_MAPPINGS,
     answerable,
     event_error,
     placed,
@@ -210,7 +210,8 @@ class Service:
         if parts and self.metrics is not None:
             self.metrics.count("unknown_items", ITEM in parts)
             self.metrics.count("unknown_types", EVENT in parts)
-            self.metrics.count("unknown_values", sum(part.startswith(CONTEXT) for part in parts))
+            values = sum(part.startswith(IN_MAPPINGS) for part in parts)
+            self.metrics.count("unknown_values", values)
         return [f"{place}.{part}" for part in parts]
 
     async def events(self, after: int | None, n: int) -> wire.KeptEvents:
@@ -336,7 +337,7 @@ class Service:
         if parts and self.metrics is not None:
             self.metrics.count("unknown_items", answer.passed_over)
             self.metrics.count("unknown_users", answer.stranger)
-            values = sum(part.startswith("context.") for part in parts)
+            values = sum(part.startswith(IN_MAPPINGS) for part in parts)
             self.metrics.count("unknown_values", values)
         return parts
 
