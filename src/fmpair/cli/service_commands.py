@@ -62,7 +62,7 @@ Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse unknown users, items and context values; by default the rest of the "
+        help="Refuse unknown users, items, context and attributes; by default the rest of the "
         "request is answered.",
     ),
 ]

@@ -37,8 +37,9 @@ class ServiceSettings:
     files at `model` or `candidate` while running. candidate: a second model, for a `share` of the
     users. proxy: clients on this machine are a proxy, which names its own clients in
     X-Forwarded-For. index: use the index beside each model (`fmpair index`). rules: a YAML file of
-    rules that requests may name. strict: refuse unknown users, items and context values instead of
-    ignoring them. images: a catalogue column with the URLs of images that the web page shows.
+    rules that requests may name. strict: refuse unknown users, items, context and
+    attributes instead of ignoring them. images: a catalogue column with the URLs of images that the
+    web page shows.
     """
 
     model: Path

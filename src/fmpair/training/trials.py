@@ -27,12 +27,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
 from fmpair.features.history_fields import AUTO, HISTORY
 from fmpair.training import options as options_module
-from fmpair.training.defaults import (
-    FACTORS_OF_MANY,
-    MAX_REPEATED,
-    factors_of,
-    n_negatives_of,
-)
+from fmpair.training.defaults import FACTORS_OF_MANY, MAX_REPEATED, factors_of, n_negatives_of
 from fmpair.training.epochs import Validation
 from fmpair.training.loop import TrainingRun, started, task_of, train
 from fmpair.training.options import FMPairOptions
