@@ -57,7 +57,7 @@ def matrix_of(values: pl.Series, field: Field, width: int = 0) -> tuple[np.ndarr
             "if it is unknown",
         )
     nonzero = matrix.any(axis=1)
-    return row[nonzero], matrix[nonzero]
+    return (row, matrix) if nonzero.all() else (row[nonzero], matrix[nonzero])
 
 
 def _lists(values: pl.Series, field: Field) -> pl.Series:
@@ -131,18 +131,20 @@ def rows_of(
     row, matrix: see `matrix_of`; moments: see `moments_of`.
     """
     mean, spread = (np.array(numbers, np.float32) for numbers in moments)
-    matrix = (matrix - mean) / spread
+    matrix = matrix - mean
+    matrix /= spread
     length, usual = _lengths(matrix), float(_lengths((mean / spread)[None])[0])
     has_direction = length > SHORTEST * max(usual, SHORTEST)
-    row, matrix, length = row[has_direction], matrix[has_direction], length[has_direction]
+    if not has_direction.all():
+        row, matrix, length = row[has_direction], matrix[has_direction], length[has_direction]
     if field.normalize is False:
         length = np.maximum(length / np.float32(FAR), 1)  # shorten outliers only
-    matrix = matrix / length[:, None]
+    matrix /= length[:, None]
+    matrix *= np.float32(field.scale)
     width, lengths = matrix.shape[1], np.zeros(count, np.int64)
     lengths[row] = width
     column = np.tile(np.arange(width, dtype=np.int32), len(row))
-    value = matrix.reshape(-1) * np.float32(field.scale)
-    return Rows(starts(lengths), column, value.astype(np.float32, copy=False))
+    return Rows(starts(lengths), column, matrix.reshape(-1))
 
 
 def _lengths(matrix: np.ndarray) -> np.ndarray:

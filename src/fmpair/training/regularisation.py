@@ -17,6 +17,7 @@ from fmpair.training.defaults import L2, RAMP, FieldL2
 
 ONE_HOT = ("categorical", "binned")
 VECTORS = 500  # vectors enough to tell how much they have in common
+AT_ONCE = 512  # rows that stay in the cache
 ENTRIES = 5_000_000  # values of chosen items enough to tell whether content matters
 SAMPLE = 200_000  # events enough to tell whether a value belongs to few users or to many
 ITEM_SHARING = 0.5  # with 0 attributes dominate item vectors, with 1 new items are learned too late
@@ -84,8 +85,7 @@ def item_groups(
     full_steps: bool [fields], see `predictive_lists`; most of their values are rare and would
     hardly be learned by smaller steps.
     """
-    owners = np.bincount(rows.column, minlength=side.size)
-    owners = vector_owners(owners, side, rows.size, rows)
+    owners = vector_owners(tally(rows.column, side.size), side, rows.size, rows)
     none = np.zeros(len(side.encoders), bool)
     powers = np.full(len(none), ITEM_SHARING if sharing is None else sharing)
     if full_steps is not None and sharing is None:
@@ -208,12 +208,24 @@ def _times(rows: Rows, number: np.ndarray, side: Side) -> np.ndarray:
 
     A dimension of a vector counts by its square, its share of the vector's length.
     """
-    weight = np.repeat(tally(number, rows.size).astype(np.float64), np.diff(rows.start))
+    events, lengths = tally(number, rows.size).astype(np.float64), np.diff(rows.start)
+    if side.size and len(side.encoders) == 1 and side.encoders[0].is_vector:  # many values
+        return _squares(rows.value.reshape(-1, side.size), events[lengths > 0])
+    weight = np.repeat(events, lengths)
     vector = np.repeat([e.is_vector for e in side.encoders], [e.size for e in side.encoders])
     if vector.any():
         square = rows.value.astype(np.float64) ** 2
         np.multiply(weight, square, out=weight, where=vector.all() or vector[rows.column])
     return np.bincount(rows.column, weights=weight, minlength=side.size)
+
+
+def _squares(matrix: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the sum of the squares of each column, rows weighted: float64 [columns]."""
+    out = np.zeros(matrix.shape[1])
+    for first in range(0, len(matrix), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        out += np.einsum("r,rc->c", weight[some], np.square(matrix[some], dtype=np.float64))
+    return out
 
 
 # Penalties.
