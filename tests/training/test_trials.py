@@ -369,8 +369,9 @@ def test_regularisation_is_not_tried_on_very_many_events(monkeypatch):
 
 def test_regularisation_is_not_tried_on_few_events(caplog):
     with caplog.at_level(logging.INFO, "fmpair"):
-        model = FMPair(factors=4, epochs=1).fit(choices(10, users=900))
-    assert model.recipe.regularization is None and not caplog.text
+        model = FMPair(factors=4, epochs=1).fit(choices(10, users=90))
+    assert model.recipe.regularization is None
+    assert "regularization: default, as only 90 events are held out" in caplog.text
 
 
 def test_the_command_line_shows_the_decision_unless_it_is_quiet(tmp_path, capsys):

@@ -36,7 +36,7 @@ class FMPairOptions:
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias, context, user_features, item_features, or the name of a field; groups that
         are not given keep their defaults. None: chosen from the data; `FMPair` also compares more
-        and less of it in trials (softmax, no history, 10,000 to 5 million events).
+        and less of it in trials (softmax, no history, up to 5 million events).
     fields: options by column, see `Field`.
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean weight, and at most ten times as much.
@@ -54,8 +54,8 @@ class FMPairOptions:
     -----------
     pairs: the fields of one side that are combined, such as [[user, daytime], [user, history]], or
         [item, genre]; None for all.
-    factors3: length of the vectors of triples. None: half of factors; for pairs of earlier items
-        that a trial chose, a third.
+    factors3: length of the vectors of triples. None: half of factors; if a trial chose pairs of
+        earlier items, a quarter of all factors are of triples.
 
     Negatives
     ---------
