@@ -356,15 +356,17 @@ def roles_as_learned(
         "user": user, "item": item, "context": context, "item_columns": attributes,
         "leaks": context,
     }  # fmt: skip
-    return roles | _weights_as_learned(space, columns, event_type)
+    roles["refunds"] = space.refunds.choice
+    return roles | _types_as_learned(space, columns, event_type)
 
 
-def _weights_as_learned(
+def _types_as_learned(
     space: FeatureSpace, columns: Sequence[str], event_type: str | None
 ) -> dict[str, Any]:
     """Return the column and weights of event types, if the model and the events have them."""
     if space.event_weights is None:
-        return {}
+        known = space.refunds.column
+        return {"event_type": known} if known in columns and event_type is None else {}
     name, weights = space.event_weights
     types = event_type or (name if name in columns else find_column("event_type", columns, None))
     return {} if types is None else {"event_type": types, "event_weights": dict(weights)}
