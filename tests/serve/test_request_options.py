@@ -66,6 +66,12 @@ def counted(service, name):
         ({"user": "new", "item": "boot", "event": "buy"}, [], None, None),
         ({"user": "ann", "item": "boots"}, ["item"], "items", "unknown item 'boots'. Did you mean"),
         (
+            {"user": "ann", "item": "BELT "},
+            ["item"],
+            "items",
+            "unknown item 'BELT '. Did you mean 'belt'? Known: 'boot', 'bag', 'hat, blue'",
+        ),
+        (
             {"user": "ann", "item": "boot", "event": "bye"},
             ["event"],
             "event_types",
