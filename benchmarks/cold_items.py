@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -31,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from tasks import file_of, in_one_line
 
 from fmpair import Dataset, evaluate, read
 from fmpair.data.formats.research_sets import read_citeulike
@@ -77,7 +77,7 @@ def main() -> None:
     if asked.tables:
         print(tables(asked.into))
         return
-    folder = Path(os.environ["FMPAIR_DATA"]) / "citeulike-a"
+    folder = file_of("citeulike-a", "cold_train.csv").parent
     for row in curve_rows(folder, asked) if asked.after else unseen_rows(folder, asked):
         with asked.into.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -248,4 +248,4 @@ def _mean(rows: list[Row], metric: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

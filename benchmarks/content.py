@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import time
 from collections.abc import Callable, Iterable
@@ -30,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from tasks import in_one_line
 
 from fmpair import Dataset, evaluate
 from fmpair.data import cold_users, core, holdout, public_sets
@@ -87,7 +87,7 @@ def movies() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def movielens() -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    file = Path(os.environ["FMPAIR_DATA"]) / "ml-1m" / "ml-1m.zip"
+    file = public_sets.fetch("ml-1m") / "ml-1m.zip"
     read = read_movielens(file, titles=True)
     assert read.users is not None and read.items is not None
     liked = read.events.filter(pl.col("rating") >= LIKED)
@@ -235,4 +235,4 @@ def tables(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

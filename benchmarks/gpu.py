@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from tasks import in_one_line
 
 from fmpair import Dataset, FMPair
 from fmpair.data import public_sets
@@ -238,4 +239,4 @@ PARTS: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

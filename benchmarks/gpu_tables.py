@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from gpu import DEVICE, EVENTS, ITEMS, USERS, YELP, generated, table
+from tasks import in_one_line
 
 from fmpair import Dataset, FMPair
 from fmpair.data import public_sets
@@ -157,4 +158,4 @@ def _self_check() -> None:
 
 if __name__ == "__main__":
     _self_check()
-    main()
+    in_one_line(main)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from tasks import TASKS
+from tasks import TASKS, in_one_line
 
 from fmpair import Dataset, FMPair, evaluate, testing
 from fmpair.data import leave_last_out, public_sets
@@ -101,4 +101,4 @@ def table(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

@@ -29,7 +29,7 @@ from typing import Any
 import rectools_lists
 import report
 from leaderboard_page import RESULTS, read_results, write
-from tasks import TASKS, Task
+from tasks import TASKS, Task, require
 
 import fmpair
 from fmpair import FMPair, evaluate
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     if not given.write:
-        jobs = wanted(given)
+        jobs = with_data(wanted(given))
         each: Callable[..., None] = run if len(jobs) == 1 else run_apart
         for job in jobs:
             each(job, given)
@@ -250,6 +250,21 @@ def main() -> None:
         write(read_results())
 
 
+def with_data(jobs: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Return the jobs of sets whose data are here; say what the other sets lack."""
+    lacking = set()
+    for name in dict.fromkeys(name for name, *_ in jobs):
+        try:
+            require(name)
+        except fmpair.errors.DataError as error:
+            print(f"error: {error}", file=sys.stderr)
+            lacking.add(name)
+    if jobs and lacking == {name for name, *_ in jobs}:
+        sys.exit(1)
+    return [job for job in jobs if job[0] not in lacking]
+
+
 if __name__ == "__main__":
-    os.environ.setdefault("FMPAIR_DATA", str(HERE.parent / "data"))
+    if (HERE.parent / "data").is_dir():
+        os.environ.setdefault("FMPAIR_DATA", str(HERE.parent / "data"))
     main()

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import report
 from measure import Answer, Check, in_turn, median
+from tasks import in_one_line
 
 from fmpair import Dataset, FMPair
 from fmpair.data import public_sets
@@ -95,4 +96,4 @@ def _speed(data: Dataset, factors: int, options: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

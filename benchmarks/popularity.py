@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tasks import in_one_line
 
 from fmpair.config.read import read
 from fmpair.experiment.folder import Results
@@ -168,4 +169,4 @@ def _line(axes: Any, line: Sequence[Point], metric: str, colour: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from tasks import TASKS
+from tasks import TASKS, in_one_line
 
 from fmpair import Dataset, FMPair, evaluate
 from fmpair.data import holdout, public_sets
@@ -98,4 +98,4 @@ def table(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_line(main)

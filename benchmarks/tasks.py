@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +16,12 @@ from fmpair import Dataset, Protocol, read
 from fmpair.data import by_time, holdout, leave_last_out, public_sets, time_windows
 from fmpair.data.formats.research_sets import read_negatives
 from fmpair.data.formats.source import locate
+from fmpair.errors import DataError
 from fmpair.evaluation import preset
 
 HIT = ("hit@10", "ndcg@10")
 CORE = 5  # events that an item and a user have at least, as in "Time to Split"
+SOURCES = "docs/benchmarks.md#data says where it is from"
 TIE = 1e-4  # seconds between events of one second, in the order of the file
 
 
@@ -47,13 +50,31 @@ class Task:
         return digest.hexdigest()[:12]
 
 
-def folder(name: str) -> Path:
-    return Path(os.environ["FMPAIR_DATA"]) / name
+def file_of(name: str, file: str) -> Path:
+    """Return a file of a set, plain or gzipped, or raise a DataError that says what is missing."""
+    root, needed = os.environ.get("FMPAIR_DATA"), f"{name}/{file}"
+    if not root:
+        raise DataError(
+            f"{name}: FMPAIR_DATA is not set, it must name the folder that has {needed} ({SOURCES})"
+        )
+    path = Path(root) / name / file
+    for candidate in (path, path.with_name(f"{file}.gz")):
+        if candidate.is_file():
+            return candidate
+    raise DataError(f"{name}: the folder FMPAIR_DATA has no {needed} or {needed}.gz ({SOURCES})")
+
+
+def in_one_line(main: Callable[[], None]) -> None:
+    """Run a script; data that are missing or cannot be used end it with one line."""
+    try:
+        main()
+    except DataError as error:
+        sys.exit(f"error: {error}")
 
 
 def sequences(name: str, _: int) -> Task:
     """Learn all but each user's last two events, show the last but one, ask the last."""
-    events = read(folder(name) / "sequences.txt.gz", format="sequences")
+    events = read(file_of(name, "sequences.txt"), format="sequences")
     known, _, test = leave_last_out(events).parts(events)
     train, _, shown = leave_last_out(known).parts(known)
     return Task(train, known, test, preset("next-item"), HIT, shown)
@@ -61,7 +82,7 @@ def sequences(name: str, _: int) -> Task:
 
 def lists(name: str, _: int) -> Task:
     """Use the owner's parts, without an order, which these files do not keep."""
-    parts = [read(folder(name) / f"{p}.txt.gz", format="sequences") for p in ("train", "test")]
+    parts = [read(file_of(name, f"{p}.txt"), format="sequences") for p in ("train", "test")]
     train, test = (Dataset.from_frame(p.frame().select("user", "item")) for p in parts)
     return Task(train, train, test, preset("full-user"), ("recall@20", "ndcg@20"))
 
@@ -75,7 +96,7 @@ def given(name: str, _: int) -> Task:
 def sessions(name: str, _: int, protocol: str = "sessions") -> Task:
     """Ask for every next click of sessions that are later than those learned."""
     train, test = (
-        read(folder(name) / f"{part}.txt.gz", user="SessionId", item="ItemId", timestamp="Time")
+        read(file_of(name, f"{part}.txt"), user="SessionId", item="ItemId", timestamp="Time")
         for part in ("train_full", "test")
     )
     judge = replace(preset(protocol), seen="none")
@@ -142,7 +163,7 @@ def events_of(name: str) -> Dataset:
 
 
 # Name -> how its task is made; a number chooses the window of `windows`, else nothing.
-TASKS: dict[str, Callable[[int], Task]] = {
+TASKS: dict[str, partial[Task]] = {
     "amazon-beauty": partial(sequences, "amazon-beauty"),
     "amazon-sports": partial(sequences, "amazon-sports"),
     "ml-1m-sequences": partial(sequences, "ml-1m-sequences"),
@@ -157,3 +178,19 @@ TASKS: dict[str, Callable[[int], Task]] = {
     "ml-100k-clock": partial(after_cut, "ml-100k"),
     "yoochoose-clock": partial(sessions, "yoochoose-100k", protocol="global-time"),
 }
+
+# Tasks of files that are not public sets of fmpair -> these files.
+FILES: dict[Callable[..., Task], tuple[str, ...]] = {
+    sequences: ("sequences.txt",),
+    lists: ("train.txt", "test.txt"),
+    sessions: ("train_full.txt", "test.txt"),
+}
+
+
+def require(name: str) -> None:
+    """Raise a DataError if data of a task are missing; download those that can be."""
+    task = TASKS[name]
+    for file in FILES.get(task.func, ()):
+        file_of(task.args[0], file)
+    if task.func not in FILES:
+        public_sets.fetch(task.args[0])

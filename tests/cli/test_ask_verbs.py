@@ -205,6 +205,7 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
     ("arguments", "words"),
     [
         (["recommend", "--user", "user-01"], "unknown user 'user-01'. Did you mean"),
+        (["recommend", "--user", "User-001 "], "Did you mean 'user-001'? Known: 'user-"),
         (["recommend", "-c", "daytme=night"], "unknown context 'daytme'. Did you mean 'daytime'?"),
         (["recommend", "-c", "daytime=nigth"], "Did you mean 'night'?"),
         (["recommend", "-c", "night"], "--context takes name=value, not 'night'"),

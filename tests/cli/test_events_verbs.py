@@ -123,3 +123,23 @@ def test_events_that_were_sent_three_times_are_learned_once(fmpair, model, tmp_p
         assert result.code == 0 and "read 3 events after position 0" in result.err
         learned.append(target.read_bytes())
     assert learned[0] == learned[1]
+
+
+def test_an_update_leaves_out_the_refunds_that_a_service_kept(fmpair, model, tmp_path):
+    url, target = f"sqlite:{tmp_path / 'events.db'}", tmp_path / "next.fmpair"
+    refunds = [
+        Event("user-001", "returned-1", T, event="Return"),
+        Event("user-001", "returned-2", T, event="buy", value=-9.5),
+    ]
+    kept(url, *refunds)
+    result = fmpair("update", model, "--events", url, "-o", target, "--epochs", 1)
+    assert result.code == 1
+    assert "all 2 events after position 0 are refunds: nothing new to learn" in result.err
+    kept(url, Event("user-001", "bought", T, event="buy", value=9.5))
+    result = fmpair("update", model, "--events", url, "-o", target, "--epochs", 1)
+    assert "note: left out 2 of 3 events that are refunds\n" in result.err
+    assert "learning from 1 events" in result.err
+    assert set(load(target).item_ids) - set(load(model).item_ids) == {"bought"}
+    store = open_store(url)
+    assert store.learned(checksum_of(target)) == 3  # refunds are not read again
+    store.close()

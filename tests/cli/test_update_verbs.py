@@ -101,3 +101,23 @@ def test_an_update_keeps_the_weights_of_kinds_unless_flags_say_otherwise(fmpair,
     alike = ["--event-weight", "view=1", "--event-weight", "buy=1"]
     assert not np.array_equal(kept, vectors(*alike))
     assert not np.array_equal(kept, vectors("--ignore", "did"))
+
+
+def test_an_update_leaves_out_the_refunds_that_the_fit_left_out(fmpair, tmp_path):
+    log, model, new = tmp_path / "log.csv", tmp_path / "m.fmpair", tmp_path / "n.fmpair"
+    users = [f"u{n % 7}" for n in range(60)]
+    did = ["refund" if n % 10 == 3 else "buy" for n in range(60)]
+    items = [f"i{n % 9}" for n in range(60)]
+    pl.DataFrame({"user": users, "item": items, "did": did}).write_csv(log)
+    quick = ["--epochs", 1, "--factors", 2, "--fm-order", 2, "--quiet"]
+
+    def update_after_fit(*flags):
+        fitted = fmpair("fit", log, "-o", model, "--event-type", "did", *quick, *flags)
+        assert fitted.code == 0, fitted.err
+        return fmpair("update", model, log, "-o", new).err
+
+    said = update_after_fit()
+    assert "left out 6 of 60 events that are refunds (6 by 'did')" in said
+    assert "learning from 54 events" in said
+    said = update_after_fit("--refunds", "keep")
+    assert "refunds" not in said and "learning from 60 events" in said

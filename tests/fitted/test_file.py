@@ -202,12 +202,13 @@ def test_a_missing_file_is_named(tmp_path):
         load(tmp_path)
 
 
-def rewritten(saved, **changes):
-    """The file with other values in its header and a checksum that fits."""
+def rewritten(saved, gone=None, **changes):
+    """The file with other values in its header, or without one, and a checksum that fits."""
     content = saved.read_bytes()
     length = int.from_bytes(content[:8], "little")
     outer = json.loads(content[8 : 8 + length])
     header = {**json.loads(outer["__metadata__"]["fmpair"]), "sha256": "0" * 64, **changes}
+    header.pop(gone, None)
     outer["__metadata__"]["fmpair"] = json.dumps(header, sort_keys=True)
     text = json.dumps(outer).encode()
     blank = len(text).to_bytes(8, "little") + text + content[8 + length :]
@@ -229,6 +230,17 @@ def test_a_file_from_before_the_catalogue_loads(tmp_path):
     content = rewritten(tmp_path / "m", format=4, catalogue=())
     (tmp_path / "old").write_bytes(content)
     assert load(tmp_path / "old").catalogue is None
+
+
+def test_a_model_keeps_what_happens_to_refunds_and_older_files_leave_them_out(tmp_path):
+    sales = day_and_night().frame().select("user", "item").with_columns(did=pl.lit("buy"))
+    data = Dataset.from_frame(sales, event_type="did", refunds="keep")
+    Popularity().fit(data).save(tmp_path / "m")
+    assert load(tmp_path / "m").space.refunds == ("keep", "did")
+    (tmp_path / "old").write_bytes(rewritten(tmp_path / "m", gone="refunds"))
+    assert load(tmp_path / "old").space.refunds == ("drop", None)
+    wrong = rewritten(tmp_path / "m", refunds=["maybe", "did"])
+    refused(wrong, tmp_path / "wrong", "its 'refunds' must be drop or keep, and a column")
 
 
 def test_a_recipe_or_option_of_another_version_is_named(saved, tmp_path):

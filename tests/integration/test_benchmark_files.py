@@ -56,9 +56,10 @@ def test_results_of_a_set_are_of_one_split_for_each_seed(rows):
             assert len({row["split"] for row in own if row["seed"] == seed}) == 1, name
 
 
-def test_published_rows_have_a_source_and_a_set():
+def test_published_rows_have_a_linked_source_and_a_set():
     for row in published.ROWS:
-        assert row.source and row.set in leaderboard_page.SECTIONS and len(row.values) == 2
+        assert re.fullmatch(r"\[[^]]+\]\(https://[^)]+\)", row.source), row
+        assert row.set in leaderboard_page.SECTIONS and len(row.values) == 2
 
 
 @pytest.mark.parametrize("way", ["damping", "popularity_power"])

@@ -66,6 +66,12 @@ def counted(service, name):
         ({"user": "new", "item": "boot", "event": "buy"}, [], None, None),
         ({"user": "ann", "item": "boots"}, ["item"], "items", "unknown item 'boots'. Did you mean"),
         (
+            {"user": "ann", "item": "BELT "},
+            ["item"],
+            "items",
+            "unknown item 'BELT '. Did you mean 'belt'? Known: 'boot', 'bag', 'hat, blue'",
+        ),
+        (
             {"user": "ann", "item": "boot", "event": "bye"},
             ["event"],
             "event_types",
@@ -170,3 +176,32 @@ def test_columns_to_show_that_no_item_has_are_named_beside_similar_items(service
     found = ask(service, "/v1/similar", {"item": "boot", "show": ["brand", "title"]}).json
     assert found["unknown"] == ["show.title"] and found["similar"][0]["columns"].keys() == {"brand"}
     assert "unknown" not in ask(service, "/v1/similar", {"item": "boot", "show": ["brand"]}).json
+
+
+def fresh_list(service):
+    answer = ask(service, "/v1/recommend", {"user": "eve", "n": 4})
+    return [row["item"] for row in answer.json["items"]]
+
+
+def test_refunds_are_stored_and_counted_and_change_no_list(service):
+    before = fresh_list(service)
+    refunds = [
+        {"user": "eve", "item": before[0], "event": "Refund"},
+        {"user": "eve", "item": before[1], "event": "buy", "value": -20},
+    ]
+    bought = {"user": "eve", "item": before[2], "event": "buy", "value": 20}
+    assert tell(service, *refunds).json == {"taken": 2, "position": 2, "refunds": 2}
+    assert fresh_list(service) == before
+    assert tell(service, bought).json == {"taken": 1, "position": 3}
+    assert before[2] not in fresh_list(service)
+    assert "\nfmpair_refunds_total 2\n" in service.metrics.text()
+
+
+def test_a_model_that_took_refunds_as_choices_does_so_in_service(store, tmp_path):
+    path = tmp_path / "model.fmpair"
+    RECIPE.fit(Dataset.from_frame(LOG, refunds="keep")).save(path)
+    service = Application(Service(LiveModels(path, store), store))
+    first = fresh_list(service)[0]
+    told = tell(service, {"user": "eve", "item": first, "event": "refund"})
+    assert told.json == {"taken": 1, "position": 1}
+    assert first not in fresh_list(service)

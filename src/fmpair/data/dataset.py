@@ -29,7 +29,9 @@ from fmpair.data.columns.roles import (
     with_ids,
 )
 from fmpair.data.event_types import (
+    DROPPED,
     EventWeights,
+    Refunds,
     add_impressions,
     first_of_run,
     merged,
@@ -64,6 +66,7 @@ class Dataset:
     give the order of all events ('rows') or only of the events of each user ('per-user').
     id_columns: names of the user and item columns in the source.
     event_weights: weights by event type, already applied to `weight`; None if not used.
+    refunds: whether refunds were left out, and the column of event types in the source.
     catalogue: all columns of the item table, learned from or not; the first column has the ids.
     """
 
@@ -81,6 +84,7 @@ class Dataset:
     gaps: bool = False
     id_columns: tuple[str, str] = ("user", "item")
     event_weights: EventWeights | None = None
+    refunds: Refunds = DROPPED
     catalogue: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
@@ -144,7 +148,7 @@ class Dataset:
         _log_notice(decisions.surprises if context is None else "")
         roles = decisions.roles
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
-        data = _with_order(cls._numbered(events, decisions), roles, order)
+        data = _with_order(cls._numbered(events, decisions, refunds), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
         data = data if users is None else data.with_users(users, key=user)
         table = item_table(events, decisions, table, name_list(leaks), vectors)
@@ -152,7 +156,7 @@ class Dataset:
         return replace(_with_impressions(data, impressions, given), frame_kind=kind_of(frame))
 
     @classmethod
-    def _numbered(cls, events: pl.DataFrame, decisions: Decisions) -> Dataset:
+    def _numbered(cls, events: pl.DataFrame, decisions: Decisions, refunds: str) -> Dataset:
         roles, context = decisions.roles, decisions.named(CONTEXT)
         check_events(events, roles, context)
         users = Vocabulary.of(events[roles["user"]])
@@ -171,6 +175,7 @@ class Dataset:
             events.select(*standard, *context),
             tuple(context),
             id_columns=(roles["user"], roles["item"]),
+            refunds=Refunds(refunds, roles.get("event_type")),
         )
 
     @classmethod

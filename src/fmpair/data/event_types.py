@@ -217,6 +217,17 @@ NO_AMOUNT = re.compile(r"(^|_)(log|change|diff|difference|delta|norm|normalized|
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 MAX_NEGATIVE = 1 / 3  # with a larger share of negative numbers a column is no amount of money
 
+
+class Refunds(NamedTuple):
+    """What happens to refunds ('drop' or 'keep'), and the column of event types, if any."""
+
+    choice: str = "drop"
+    column: str | None = None
+
+
+DROPPED = Refunds()  # unless the data or a model say otherwise
+
+
 MINUTE = 60_000_000  # microseconds
 MINUTES = 30.0  # the longest time between an event and its repeat, if none is given
 
@@ -262,14 +273,19 @@ def types_without_refunds(
     return types.unique(maintain_order=True)
 
 
+def is_refund_type(name: str) -> bool:
+    """Return whether an event type is a refund, such as refund, Return or remove-from-cart."""
+    return re.sub(r"[\s-]", "_", name.strip().lower()) in REFUND_TYPES
+
+
 def _refunds(events: pl.DataFrame, roles: Mapping[str, str]) -> dict[str, pl.Series]:
     """Return by column whether it marks each event as a refund: Boolean [events]."""
     flags = {}
     types = events[roles["event_type"]] if "event_type" in roles else None
     if types is not None and isinstance(types.dtype, pl.String | pl.Categorical | pl.Enum):
-        plain = types.cast(pl.String).str.strip_chars().str.to_lowercase()
-        plain = plain.str.replace_all(r"[\s-]", "_")
-        flags[types.name] = plain.is_in(REFUND_TYPES).fill_null(False)
+        text = types.cast(pl.String)
+        refunds = [name for name in text.unique().drop_nulls() if is_refund_type(name)]
+        flags[types.name] = text.is_in(refunds).fill_null(False)
     others = {column for role, column in roles.items() if role != "weight"}
     for values in events.select(pl.exclude(others)).iter_columns():
         name = CAMEL.sub("_", values.name).lower().replace(" ", "_").replace("-", "_")

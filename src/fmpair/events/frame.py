@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from fmpair.data.event_types import is_refund_type
 from fmpair.errors import DataError, notice
 from fmpair.events.event import Event, context_json, now
 from fmpair.events.store import EventStore, pages
@@ -66,8 +67,22 @@ def unlearned_events(
     events = [event for page in pages(store.after, start) for event in page]
     if not events:
         raise DataError(f"no events after position {start:,}: nothing new to learn")
-    frame = events_for(model.space, events, model.recipe)
+    chosen = [event for event in events if not is_refund(event, model.space)]
+    if not chosen:
+        raise DataError(
+            f"all {len(events):,} events after position {start:,} are refunds: nothing new to learn"
+        )
+    if len(chosen) < len(events):
+        notice(f"left out {len(events) - len(chosen):,} of {len(events):,} events that are refunds")
+    frame = events_for(model.space, chosen, model.recipe)
     return UnlearnedEvents(frame, start, events[-1].position)
+
+
+def is_refund(event: Any, space: Any) -> bool:
+    """Return whether an event is a refund by its type or value, and the model leaves these out."""
+    if space.refunds.choice == "keep":
+        return False
+    return (event.event is not None and is_refund_type(event.event)) or (event.value or 0) < 0
 
 
 def mark_learned(store: EventStore, file: str | Path, new: UnlearnedEvents) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, empty_rows, join_rows, ordered_rows, starts
 from fmpair.data import Dataset
-from fmpair.data.event_types import EventWeights
+from fmpair.data.event_types import DROPPED, EventWeights, Refunds
 from fmpair.data.item_columns import changed
 from fmpair.data.times import is_calendar
 from fmpair.data.vocabulary import Vocabulary
@@ -107,6 +107,7 @@ class FeatureSpace:
     history: options of the history fields, which come last on the query side.
     pairing: which fields interact in terms of order three; None for a machine of order two.
     event_weights: weights by event type, which also apply to further events.
+    refunds: whether refunds are left out, also of further events, and the column of event types.
     catalogue: one row per item with all its known columns, features or not.
     """
 
@@ -119,6 +120,7 @@ class FeatureSpace:
     history: Field | None = None
     pairing: Pairing | None = None
     event_weights: EventWeights | None = None
+    refunds: Refunds = DROPPED
     catalogue: pl.DataFrame = field(default_factory=pl.DataFrame, repr=False, compare=False)
 
     @classmethod
@@ -147,7 +149,8 @@ class FeatureSpace:
         query = Side(tuple(e for e in encoders if e.role != "item"))
         item = Side(tuple(e for e in encoders if e.role == "item"))
         space = cls(data.users, data.items, query, item, whole, data.id_columns)
-        space = replace(space, event_weights=data.event_weights, catalogue=data.all_item_columns)
+        space = replace(space, event_weights=data.event_weights, refunds=data.refunds)
+        space = replace(space, catalogue=data.all_item_columns)
         return space.with_history(history)
 
     def with_history(self, history: Field | None) -> FeatureSpace:

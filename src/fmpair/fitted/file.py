@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from fmpair.data.event_types import EventWeights
+from fmpair.data.event_types import DROPPED, EventWeights, Refunds
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import ModelFileError, nearest
 from fmpair.features import FeatureSpace, Pairing, Side
@@ -107,6 +107,7 @@ def save(saved: Saved, path: str | Path) -> None:
         "history": None if space.history is None else asdict(space.history),
         "pairing": None if space.pairing is None else asdict(space.pairing),
         "event_weights": space.event_weights and list(space.event_weights),
+        "refunds": list(space.refunds),
     }
     write(path, tensors, header)
 
@@ -204,6 +205,7 @@ def contents(path: str | Path, mapped: bool) -> tuple[dict[str, Any], dict[str, 
         )
     if header["format"] == OLDEST:
         header["catalogue"] = []
+    header.setdefault("refunds", list(DROPPED))  # files of early versions of format 5 have none
     with model_file_errors(path):
         return header, {name: _tensor(content, at, mapped) for name, at in places.items()}
 
@@ -315,6 +317,7 @@ def _space(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Feat
         catalogue=columns_from(header["catalogue"], tensors, len(items)),
         event_weights=weights
         and EventWeights(weights[0], tuple((kind, float(weight)) for kind, weight in weights[1])),
+        refunds=Refunds(*header["refunds"]),
     )
     space = space if history is None else space.with_history(history_field(history))
     if pairing is not None:

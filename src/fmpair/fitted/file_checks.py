@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmpair.arrays import Rows
+from fmpair.data.event_types import REFUNDS
 from fmpair.data.frame import KINDS as FRAMES
 from fmpair.errors import ModelFileError
 from fmpair.features.encoder import NUMBERS
@@ -361,6 +362,12 @@ def _is_event_weights(value: Any) -> bool:
     return fit and len(pairs) == len(value[1])
 
 
+def _is_refunds(value: Any) -> bool:
+    """Return whether a value is what happens to refunds, and a column name or None."""
+    known = isinstance(value, list) and len(value) == 2 and value[0] in REFUNDS
+    return known and isinstance(value[1], str | None)
+
+
 def _is_pairing(value: Any) -> bool:
     """Return whether a value describes the pairs of fields of a model of order three."""
     if not isinstance(value, dict) or set(value) != {"factors", "pairs", "items"}:
@@ -386,6 +393,7 @@ ENTRIES: Entries = {
     "history": (_is_none_or(_is_scaled), "options by name"),
     "pairing": (_is_none_or(_is_pairing), "options of order three"),
     "event_weights": (_is_none_or(_is_event_weights), "a column and weights by event type"),
+    "refunds": (_is_refunds, "drop or keep, and a column of event types"),
     "id_columns": (_is_two_names, "a list of two names"),
     "ids": (
         lambda value: isinstance(value, dict) and all(isinstance(v, list) for v in value.values()),

@@ -22,7 +22,7 @@ from fmpair.errors import OptionError, UnknownError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME
 from fmpair.fitted.catalogue import Catalogue
-from fmpair.fitted.id_lookup import number_of
+from fmpair.fitted.id_lookup import number_of, shown_first
 from fmpair.fitted.question import check_columns, column_of
 
 ONES = np.ones(64, np.float32)
@@ -356,15 +356,17 @@ def roles_as_learned(
         "user": user, "item": item, "context": context, "item_columns": attributes,
         "leaks": context,
     }  # fmt: skip
-    return roles | _weights_as_learned(space, columns, event_type)
+    roles["refunds"] = space.refunds.choice
+    return roles | _types_as_learned(space, columns, event_type)
 
 
-def _weights_as_learned(
+def _types_as_learned(
     space: FeatureSpace, columns: Sequence[str], event_type: str | None
 ) -> dict[str, Any]:
     """Return the column and weights of event types, if the model and the events have them."""
     if space.event_weights is None:
-        return {}
+        known = space.refunds.column
+        return {"event_type": known} if known in columns and event_type is None else {}
     name, weights = space.event_weights
     types = event_type or (name if name in columns else find_column("event_type", columns, None))
     return {} if types is None else {"event_type": types, "event_weights": dict(weights)}
@@ -413,14 +415,14 @@ def of_known_items(space: FeatureSpace, data: Dataset, unknown: str) -> Dataset:
     first = data.items.ids[int(data.item[np.argmax(missing)])]
     if unknown == "error":
         number_of("item", first, space.items)
-    count = int(missing.sum())
+    count, shown = int(missing.sum()), shown_first(first, space.items.ids)
     if count == len(data):
         raise UnknownError(
             f"none of the {count:,} events has an item that the model knows, the first has "
-            f"{first!r}: `update` learns new items, a fold-in only users"
+            f"{shown}: `update` learns new items, a fold-in only users"
         )
     notice(
         f"{count:,} of {len(data):,} events have unknown items and are ignored, the first has "
-        f"{first!r}; {named('unknown', 'error')} refuses them"
+        f"{shown}; {named('unknown', 'error')} refuses them"
     )
     return data.take(~missing)

@@ -11,14 +11,14 @@ import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, UnknownError, listing
-from fmpair.errors import unknown as unknown_message
+from fmpair.errors import DataError, UnknownError, listing, nearest
 from fmpair.features import FeatureSpace
 from fmpair.features.vectors import owners_named
 
 MAX_HELD = 250_000  # ids kept as Python objects: about 100 bytes each
 VALUES_KEPT = 4096  # values whose features are cached
 MAX_GUESSED = 50_000  # in larger catalogues the search for a similar id takes too long
+MAX_RESPELLED = 150_000  # in larger ones also the search for the same id in another form
 EXAMPLE_IDS = 3  # in a message, if no similar id is searched for
 WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 PLAIN: dict[Any, type] = {pl.String: str, **dict.fromkeys(WHOLE, int)}
@@ -161,16 +161,53 @@ def number_of(what: str, value: Any, vocabulary: Vocabulary) -> int:
 
 
 def unknown_id(what: str, value: Any, ids: pl.Series, most: int = MAX_GUESSED) -> UnknownError:
-    """Return the error for an unknown id.
+    """Return the error for an unknown id, which suggests the same id in another form.
 
-    It suggests the most similar id if ids are text and there are at most `most`.
+    Without one it suggests the most similar id, if ids are text and there are at most `most`.
     """
-    if ids.dtype == pl.String and len(ids) <= most:
-        return UnknownError(unknown_message(what, value, ids.to_list()))
+    guess, few = _respelled(value, ids), ids.dtype == pl.String and len(ids) <= most
+    if guess is None and few:
+        guess = nearest(value, ids)
+    hint = "" if guess is None else f" Did you mean {_quoted(guess)}?"
+    if few:
+        known = listing(map(_quoted, ids)) or "none"
+        return UnknownError(f"unknown {what} {str(value)!r}.{hint} Known: {known}")
+    examples = listing(map(_quoted, ids.head(EXAMPLE_IDS)))
     return UnknownError(
-        f"unknown {what} {value!r}: the model knows {len(ids):,} {what}s of type {ids.dtype}, "
-        f"such as {listing(ids.head(EXAMPLE_IDS))}"
+        f"unknown {what} {value!r}{'.' if hint else ':'}{hint} "
+        f"{'The' if hint else 'the'} model knows {len(ids):,} {what}s of type {ids.dtype}, "
+        f"such as {examples}"
     )
+
+
+def shown_first(value: Any, ids: pl.Series) -> str:
+    """Return the first unknown id of several for a message, with the known one it may stand for."""
+    guess = _respelled(value, ids)
+    return repr(value) if guess is None else f"{value!r} (did you mean {_quoted(guess)}?)"
+
+
+def _quoted(known: Any) -> str:
+    """Return an id as a message shows it: numbers as they are, all others in quotes."""
+    return repr(known if isinstance(known, int | float) else str(known))
+
+
+def _respelled(value: Any, ids: pl.Series) -> Any:
+    """Return the known id that differs from a value only in form, None if there is none."""
+    wanted = _plain_form(pl.Series([str(value)]))[0]
+    if not wanted or len(ids) > MAX_RESPELLED:
+        return None
+    texts = ids.cast(pl.String)
+    # few ids hold the text, and only theirs are worth the further steps
+    some = ids.filter(texts.str.to_lowercase().str.contains(wanted, literal=True))
+    alike = some.filter(_plain_form(some.cast(pl.String)) == wanted).to_list()
+    plain = str(value).strip()
+    return min(alike, key=lambda known: abs(len(str(known)) - len(plain)), default=None)
+
+
+def _plain_form(ids: pl.Series) -> pl.Series:
+    """Return ids in lower case, without blanks around them, leading zeros and a trailing .0."""
+    texts = ids.str.strip_chars().str.to_lowercase().str.replace(r"\.0+$", "")
+    return texts.str.replace(r"^0+(.)", "$1")
 
 
 def item_numbers(

@@ -28,7 +28,14 @@ from fmpair.errors import unknown as unknown_message
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, datetimes
 from fmpair.features.encoder import entries_of
-from fmpair.fitted.id_lookup import MAX_GUESSED, SPOKEN, Ids, ids_of, item_numbers
+from fmpair.fitted.id_lookup import (
+    MAX_GUESSED,
+    SPOKEN,
+    Ids,
+    ids_of,
+    item_numbers,
+    shown_first,
+)
 from fmpair.fitted.notebook import answer_html
 from fmpair.fitted.rules import Rules
 from fmpair.threads import check_process
@@ -271,10 +278,10 @@ def option_items(option: str, values: pl.Series, items: Ids, strict: bool) -> np
     numbers = item_numbers(values, items, strict)
     missing = int((numbers < 0).sum())
     if missing:
-        first = values[int(np.argmax(numbers < 0))]
+        first = shown_first(values[int(np.argmax(numbers < 0))], items.vocabulary.ids)
         notice(
             f"{named(option)}: {missing:,} of {len(values):,} items are unknown and ignored, "
-            f"the first is {first!r}; {named('unknown', 'error')} refuses them"
+            f"the first is {first}; {named('unknown', 'error')} refuses them"
         )
     return numbers
 

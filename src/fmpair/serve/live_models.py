@@ -20,6 +20,7 @@ import polars as pl
 
 from fmpair.errors import FmpairError, MachineError, ModelFileError, UnknownError
 from fmpair.events.event import Event
+from fmpair.events.frame import is_refund
 from fmpair.events.store import EventStore, pages
 from fmpair.fitted.file import checksum_of
 from fmpair.fitted.large_catalogue import index_path, load_index, use_index
@@ -359,7 +360,11 @@ def replayed(
 def _known_events(
     model: Model, events: Sequence[Event], unknown_users: UnknownUsers
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (user, item, time), int [n], of the events whose user and item the model knows."""
+    """Return (user, item, time), int [n], of the events whose user and item the model knows.
+
+    Refunds, which the model leaves out, are not among them.
+    """
+    events = [event for event in events if not is_refund(event, model.space)]
     user = model.id_lookup.users.numbers([event.user for event in events])
     item = model.id_lookup.items.numbers([event.item for event in events])
     times = np.array([event.time for event in events], np.int64)

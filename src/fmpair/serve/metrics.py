@@ -29,6 +29,7 @@ COUNTERS = {
     "unknown_types": ("fmpair_unknown_event_types_total", "Events of an unknown type."),
     "refused": ("fmpair_refused_unknown_total", "Requests rejected for an unknown id or value."),
     "events": ("fmpair_events_taken_total", "Events stored."),
+    "refunds": ("fmpair_refunds_total", "Events stored that are refunds, which models leave out."),
     "items": ("fmpair_items_changed_total", "Changes of items stored."),
     "swaps": ("fmpair_model_swaps_total", "Model files put into service while running."),
     "refusals": ("fmpair_model_refusals_total", "Model files rejected."),

@@ -10,7 +10,7 @@ from typing import Any
 from fmpair.errors import DataError, FmpairError, ModelFileError, OptionError, UnknownError
 from fmpair.errors import unknown as unknown_message
 from fmpair.events.event import ITEM
-from fmpair.events.frame import event_types_of
+from fmpair.events.frame import event_types_of, is_refund
 from fmpair.fitted.id_lookup import CONTEXT, USER, IdLookup, unknown_id
 from fmpair.fitted.query_encoder import GUESSED_LIVE
 from fmpair.fitted.question import Answer, knows_time
@@ -159,7 +159,8 @@ def placed(place: str) -> Iterator[None]:
 def unknown_in_event(event: wire.NewEvent, model: Any) -> list[str]:
     """Return the parts of an event that a model does not know: item, event, context.NAME.
 
-    A pushed item is known. Event types are known to models with event weights or levels only.
+    A pushed item is known. Event types are known to models with event weights or levels only; a
+    refund needs none, since it is left out.
     """
     parts = []
     catalogue = model.catalogue
@@ -168,7 +169,12 @@ def unknown_in_event(event: wire.NewEvent, model: Any) -> list[str]:
     ):
         parts.append(ITEM)
     types = event_types_of(model.space, model.recipe)
-    if event.event is not None and types is not None and event.event not in types.names:
+    if (
+        event.event is not None
+        and types is not None
+        and event.event not in types.names
+        and not is_refund(event, model.space)
+    ):
         parts.append(EVENT)
     try:
         return parts + _unknown_context(event.context or {}, model)

@@ -284,11 +284,13 @@ class Taken(Struct, omit_defaults=True):
     """The number of events stored, and the position of the last.
 
     unknown: parts of events that the model does not know, such as `events[0].item`.
+    refunds: how many of the events are refunds, from which no model learns.
     """
 
     taken: int
     position: int
     unknown: list[str] = []
+    refunds: int = 0
 
 
 class ItemsTaken(Struct, omit_defaults=True):

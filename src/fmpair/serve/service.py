@@ -24,6 +24,7 @@ from fmpair.events.event import (
     event_time,
     now,
 )
+from fmpair.events.frame import is_refund
 from fmpair.events.store import EventStore
 from fmpair.features.field import duration
 from fmpair.fitted.question import Answer, Question
@@ -171,11 +172,12 @@ class Service:
 
     async def take(self, request: wire.NewEvents) -> wire.Taken:
         store = self._store()
-        events, unknown = [], []
+        events, unknown, refunds = [], [], 0
         await self.models.catch_up()  # a pushed item is known
         for number, new in enumerate(request.events):
             arm, model, name = self.models.of(new.user)
             unknown += self._unknown_in(new, number, model)
+            refunds += is_refund(new, model.space)
             with placed(f"events[{number}].time"):
                 time = event_time(new.time)
             events.append(
@@ -195,7 +197,8 @@ class Service:
         await self.models.catch_up()
         if self.metrics is not None:
             self.metrics.count("events", len(events))
-        return wire.Taken(len(events), position, unknown)
+            self.metrics.count("refunds", refunds)
+        return wire.Taken(len(events), position, unknown, refunds)
 
     def _unknown_in(self, event: wire.NewEvent, number: int, model: Any) -> list[str]:
         """Return and count the parts of an event that the model does not know.
