@@ -246,9 +246,13 @@ def _why(
         return "as asked", "", True
     if role == "timestamp":
         by_name = find_column(role, [name], None) is not None
-        form = time_form(events[name]) or "its name"
-        is_order = by_name and not has_dates(parse_times(events[name]))
-        return f"{form}{'; numbers in order, no dates' if is_order else ''}", other, by_name
+        form = time_form(events[name])
+        is_order = by_name and form is None and not has_dates(parse_times(events[name]))
+        return (
+            f"{form or 'its name'}{'; numbers in order, no dates' if is_order else ''}",
+            other,
+            by_name,
+        )
     if role == "event_type":
         return f"event types: {', '.join(event_types(events[name])[:6])}", other, False
     if role == "session":
