@@ -1,6 +1,7 @@
 """What the columns of a file are taken for, as verbs print it."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from fmpair.config.read import validate
 from fmpair.testing import shop_log
 
 QUICK = ("--factors", "2", "--epochs", "1")
+PLAIN = ("--history", "0", "--times", "false", "--fm-order", "2")
 
 
 @pytest.fixture
@@ -114,6 +116,35 @@ def test_the_file_of_init_has_every_decision(fmpair, shop):
     assert options["session"] == "session_id"
     assert options["context"] == ["device", "daytime"]
     assert options["item_columns"] == ["price"]
+
+
+def test_columns_of_the_item_table_are_learned_or_kept_as_the_flags_say(fmpair, shop):
+    items = pl.read_csv(shop).select(pl.col("product_id").unique()).with_row_index("row")
+    items = items.with_columns(pl.format("Tea {}", "row").alias("name"), kind=pl.col("row") % 2)
+    items.drop("row").write_csv("items.csv")
+    flags = ("--items", "items.csv", "--item-column", "name", "--display", "kind")
+    result = fmpair("fit", shop, *flags, *QUICK, *PLAIN, "-o", "m.fmpair")
+    assert result.code == 0 and "kept for rules" not in result.err
+    learned = {encoder.name for encoder in load("m.fmpair").space.item.encoders}
+    assert learned == {"price", "name"}
+    assert fmpair("init", shop, *flags, "-o", "a.yaml").code == 0
+    options = validate("a.yaml").data.options
+    assert options["item_columns"] == ["price", "name"] and options["display"] == ["kind"]
+
+
+@pytest.mark.parametrize("option", ["item_columns", "display"])
+def test_a_misspelt_column_of_the_item_table_gets_the_nearest_name(fmpair, shop, option):
+    items = pl.read_csv(shop).select(pl.col("product_id").unique(), kind=pl.lit("tea"))
+    items.write_csv("items.csv")
+    flag = {"item_columns": "--item-column", "display": "--display"}[option]
+    said = fmpair("fit", shop, "--items", "items.csv", flag, "knd").err
+    assert "unknown column 'knd'. Did you mean 'kind'?" in said
+    text = f"data: {{path: {shop}, items: items.csv, {option}: [knd]}}\nmodels: [popularity]\n"
+    Path("a.yaml").write_text(f"name: a\n{text}metrics: [ndcg@10]\n")
+    said = fmpair("validate", "a.yaml").err
+    assert f"data.{option}: unknown column 'knd'. Did you mean 'kind'?" in said
+    Path("a.yaml").write_text(Path("a.yaml").read_text().replace("knd", "kind"))
+    assert fmpair("validate", "a.yaml").code == 0
 
 
 def test_init_keeps_weights_of_kinds_and_columns_that_are_context_by_your_word(fmpair, shop):

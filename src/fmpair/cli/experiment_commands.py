@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # Flags of `init`, which writes them to the file.
 INIT_FLAGS = (
     *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
-    *("event_weights", "context", "leaks", "ignore", "item_columns", "order", "missing"),
+    *("event_weights", "context", "no_context", "leaks", "ignore", "item_columns", "display"),
+    *("order", "missing"),
     *("users", "items", "vectors", "impressions", "refunds", "merge_repeats"),
     *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
 )

@@ -47,7 +47,8 @@ class Findings:
     """A file of events: the roles of its columns, and the events.
 
     gaps: number of missing values of each column excluded because of them. rated: whether ratings
-    separate liked items from others. reading: options for reading the file.
+    separate liked items from others. reading: options for reading the file. of_table: the columns
+    of the item table in `item_columns` and `display`.
     """
 
     decisions: Decisions
@@ -55,6 +56,7 @@ class Findings:
     data: Dataset
     rated: bool
     reading: dict[str, Any] = field(default_factory=dict)
+    of_table: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def event_types(self) -> list[str]:
@@ -161,7 +163,8 @@ def findings(path: str | Path, **options: Any) -> Findings:
         reading = {
             name: options[name] for name in (*REPEATED, *TABLES, "vectors") if name in options
         }
-        return Findings(decisions, gaps, data, _has_ratings(data), reading)
+        of_table = {name: contents.of_table(name) for name in ("item_columns", "display")}
+        return Findings(decisions, gaps, data, _has_ratings(data), reading, of_table)
 
 
 def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
@@ -227,7 +230,8 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
     for role, option in ((ATTRIBUTE, "item_columns"), (DISPLAY, "display")):
         moved = [d for d in findings.decisions.columns if d.role == role]
         lines += [f"  # {role} {one_line(d.column)}: {d.reason}" for d in moved]
-        lines += [f"  {option}: {_list([d.column for d in moved])}"] if moved else []
+        names = [*(d.column for d in moved), *findings.of_table.get(option, ())]
+        lines += [f"  {option}: {_list(names)}"] if names else []
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")

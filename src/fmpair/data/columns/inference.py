@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data.columns.context_leakage import REPEATED_ITEMS, ContextLeakage, context_leakage
+from fmpair.data.columns.context_leakage import (
+    REPEATED_ITEMS,
+    ContextLeakage,
+    context_leakage,
+    has_one_each,
+)
 from fmpair.data.columns.roles import (
     IDS,
     STANDARD,
@@ -152,7 +157,8 @@ def decide(
     """
     context = None if context is None else name_list(context)
     leaks, of_items = name_list(leaks), [*name_list(item_columns), *name_list(display)]
-    _check_known((*(context or ()), *leaks, *(n for n in of_items if n not in table)), events)
+    _check_known((*(context or ()), *leaks), events)
+    _check_known([name for name in of_items if name not in table], events, table)
     item_columns, display = (_among(names, events) for names in (item_columns, display))
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
@@ -190,10 +196,9 @@ def role_columns(
     return {decision.role: decision.column for decision in _roles(events, given, set(taken))}
 
 
-def _check_known(names: Sequence[str], events: pl.DataFrame) -> None:
-    for name in names:
-        if name not in events.columns:
-            raise DataError(unknown("column", name, events.columns))
+def _check_known(names: Sequence[str], events: pl.DataFrame, more: Sequence[str] = ()) -> None:
+    for name in (name for name in names if name not in events.columns):
+        raise DataError(unknown("column", name, dict.fromkeys([*events.columns, *more])))
 
 
 def _among(names: Sequence[str], events: pl.DataFrame) -> list[str]:
@@ -410,18 +415,6 @@ def _is_free_text(values: pl.Series) -> bool:
     text = values.drop_nulls().head(1000)
     words = text.str.count_matches(r"\S+").mean()
     return isinstance(words, float) and words >= WORDS and 5 * text.n_unique() > len(text)
-
-
-def has_one_each(values: pl.Series, other: pl.Series) -> bool:
-    """Return whether nearly every repeated value has a single value of the other column."""
-    if values.dtype.is_nested() or other.dtype.is_nested():
-        return False
-    frame = pl.DataFrame({"value": values, "other": other}).drop_nulls()
-    each = frame.group_by("value").agg(
-        pl.len().alias("events"), pl.col("other").n_unique().alias("others")
-    )
-    several = each.filter(pl.col("events") > 1)
-    return len(several) > 0 and int((several["others"] == 1).sum()) >= 0.99 * len(several)
 
 
 def _refuse_leaks(leakage: Mapping[str, ContextLeakage], names: Sequence[str]) -> None:
