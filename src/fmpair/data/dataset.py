@@ -146,8 +146,7 @@ class Dataset:
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
-        check_known(table, data.items, data.item, "item", item)
-        data = data if users is None else _with_user_table(data, to_polars(users), user)
+        data = _with_user_table(data, users, events[roles["user"]], user)
         table = item_table(events, decisions, table, name_list(leaks), vectors)
         data = _with_item_table(data, decisions, table, item_columns, display)
         return replace(_with_impressions(data, impressions, given), frame_kind=kind_of(frame))
@@ -426,8 +425,12 @@ def _with_impressions(data: Dataset, impressions: Any, columns: dict[str, str | 
     return data.with_impressions(impressions, *(columns[r] for r in ("user", "item", "timestamp")))
 
 
-def _with_user_table(data: Dataset, table: pl.DataFrame, key: str | None) -> Dataset:
-    check_known(table, data.users, data.user, "user", key)
+def _with_user_table(data: Dataset, users: Any, of_events: pl.Series, key: str | None) -> Dataset:
+    """Return the data with the table of users, if one is given."""
+    if users is None:
+        return data
+    table = to_polars(users)
+    check_known(table, of_events, "user", key)
     return data.with_users(table, key=key)
 
 

@@ -170,9 +170,8 @@ def decide(
     requested = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
     decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in requested}
     if context is None:
-        for name in (name for name in rest if name in table and name not in leaks):
-            why = "in the item table too"
-            decisions.setdefault(name, Decision(name, ATTRIBUTE, why, expected=True))
+        for name in (n for n in rest if n in table and n not in {*leaks, *decisions}):
+            decisions[name] = Decision(name, ATTRIBUTE, "in the item table too", expected=True)
     roles = {decision.role: column for column, decision in decisions.items()}
     if context is None:
         free = [name for name in rest if name not in decisions]
