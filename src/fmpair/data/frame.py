@@ -144,6 +144,14 @@ def decimal_commas(values: pl.Series) -> str | None:
     return commas[0] if len(commas) and nearly_all else None
 
 
+def has_bars(values: pl.Series) -> bool:
+    """Return whether more than half of the values are text such as shoes|bags."""
+    if values.dtype != pl.String:
+        return False
+    known = values.drop_nulls()
+    return 2 * int(known.str.contains("|", literal=True).sum()) > len(known)
+
+
 def without_commas(values: pl.Series) -> pl.Series | None:
     """Return numbers with a decimal comma as floats; None if some value may be something else.
 

@@ -29,7 +29,7 @@ from fmpair.data.columns.roles import (
     name_list,
 )
 from fmpair.data.event_types import MAX_EVENT_TYPES, event_types
-from fmpair.data.frame import decimal_commas
+from fmpair.data.frame import decimal_commas, has_bars
 from fmpair.data.times import days, has_dates, named_like_time, parse_times, time_form
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, named, unknown
@@ -345,6 +345,8 @@ def described(values: pl.Series) -> str:
         return "lists"
     if decimal_commas(values) is not None:
         return COMMAS
+    if has_bars(values):
+        return "values between bars: give it kind multi"
     return "numbers" if values.dtype.is_float() else f"{values.drop_nulls().n_unique():,} values"
 
 
@@ -402,7 +404,7 @@ def why_display(values: pl.Series) -> str | None:
     if TITLE_NAME.search(values.name.lower()):
         return "its name"
     known = values.drop_nulls()
-    if len(known) <= FEW_ROWS or 2 * int(known.str.contains("|", literal=True).sum()) > len(known):
+    if len(known) <= FEW_ROWS or has_bars(known):
         return None
     distinct = known.n_unique()
     if distinct > NEARLY_ALL * len(known):
