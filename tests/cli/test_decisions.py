@@ -105,7 +105,7 @@ def test_a_run_says_it_in_the_words_of_the_file(fmpair, shop, caplog):
     result = fmpair("run", "bare.yaml", "--quiet")
     assert result.code == 0, result.err
     said = caplog.text
-    assert 'give leaks: ["event_time", "event_type", "price", "session_id", "shop"' in said
+    assert 'give leaks: ["price", "shop"]' in said
     assert "leaks=[" not in said
 
 
@@ -159,7 +159,7 @@ def test_other_verbs_say_it_in_one_line_with_their_flags(fmpair, shop):
     result = fmpair("data", "describe", shop)
     assert result.err.count("\n") == 1
     assert "'price' (item attribute: " in result.err
-    assert "--leak event_time --leak event_type" in result.err
+    assert result.err.endswith("give --leak price --leak shop\n")
 
 
 def test_a_conversion_loses_no_column(fmpair, shop):

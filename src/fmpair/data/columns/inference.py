@@ -126,11 +126,12 @@ class Decisions:
             return ""
         reasons = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
         timed = next((d.column for d in others if d.change == named("timestamp", d.column)), None)
-        asked = [d.column for d in others if d.column != timed and d.reason != EMPTY]
+        placed = {timed, *self.roles.values()}  # an event type or a time is no context
+        asked = [d.column for d in others if d.column not in placed and d.reason != EMPTY]
         text = f"not used as context: {reasons}"
         if timed is not None:
             text += f". If {timed!r} is the time of the events, give {named('timestamp', timed)}"
-        return f"{text}. To use them as context, give {named('leaks', asked)}" if asked else text
+        return f"{text}. To use these as context, give {named('leaks', asked)}" if asked else text
 
 
 def without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
