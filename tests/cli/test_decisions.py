@@ -132,6 +132,40 @@ def test_columns_of_the_item_table_are_learned_or_kept_as_the_flags_say(fmpair, 
     assert options["item_columns"] == ["price", "name"] and options["display"] == ["kind"]
 
 
+@pytest.mark.parametrize("verb", ["fit", "init"])
+def test_a_dry_run_prints_the_columns_of_tables_and_vectors_too(fmpair, shop, verb):
+    items = pl.read_csv(shop).select(pl.col("product_id").unique(maintain_order=True))
+    items.with_columns(kind=pl.lit("tea"), title=pl.lit("Tea")).write_csv("items.csv")
+    pl.read_csv(shop).select(pl.col("user_id").unique(), age=30).write_csv("users.csv")
+    np.save("looks.npy", np.random.default_rng(0).normal(size=(len(items), 3)))
+    tables = ("--items", "items.csv", "--users", "users.csv", "--vectors", "looks.npy")
+    result = fmpair(verb, shop, *tables, "--dry-run")
+    log, table = result.out.split("\n\n")
+    assert roles(log.splitlines())["price"] == "item attribute"
+    assert roles(table.splitlines()) == {
+        "age": "user attribute",
+        "kind": "item attribute",
+        "title": "display only",
+        "looks": "item attribute",
+    }
+    assert "vectors of 3 numbers" in table
+    flags = {"fit": "--item-column title", "init": 'item_columns: ["title"]'}
+    assert flags[verb] in table
+
+
+def test_init_counts_rows_that_are_exact_copies(fmpair, shop):
+    log = pl.read_csv(shop)
+    pl.concat([log, log.head(7)]).write_csv("twice.csv")
+    assert "copies" not in fmpair("init", shop, "--dry-run").err
+    said = fmpair("init", "twice.csv", "--dry-run").err
+    assert "7 rows are exact copies of earlier ones: they count as events too" in said
+
+
+def test_init_writes_a_file_without_context(fmpair, shop):
+    assert fmpair("init", shop, "--no-context", "-o", "a.yaml").code == 0
+    assert validate("a.yaml").data.options["context"] == []
+
+
 @pytest.mark.parametrize("option", ["item_columns", "display"])
 def test_a_misspelt_column_of_the_item_table_gets_the_nearest_name(fmpair, shop, option):
     items = pl.read_csv(shop).select(pl.col("product_id").unique(), kind=pl.lit("tea"))

@@ -52,7 +52,7 @@ class Contents:
             for name in ("item_columns", "display")
             if name in options
         }
-        tables = {"users": self.users, "items": self.items}
+        tables: dict[str, Any] = {"users": self.users, "items": self.items}
         return Dataset.from_frame(self.events, **{**tables, **self.roles, **options, **more})
 
     def of_table(self, option: str) -> list[str]:
