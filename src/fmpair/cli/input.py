@@ -173,8 +173,9 @@ def _contents(values: pl.Series) -> str:
     from fmpair.data.columns.inference import described
     from fmpair.features.field import kind_by_type
 
-    if values.dtype.is_nested() and kind_by_type(values.name, values) == "vector":
-        return f"vectors of {len(values.drop_nulls()[0])} numbers"
+    known = values.drop_nulls()
+    if len(known) and values.dtype.is_nested() and kind_by_type(values.name, values) == "vector":
+        return f"vectors of {len(known[0])} numbers"
     return described(values)
 
 

@@ -47,13 +47,14 @@ class Contents:
 
         Decisions about the events say nothing of the item table, whose columns are added.
         """
-        more = {
+        more: dict[str, Any] = {
             name: [*options[name], *self.of_table(name)]
             for name in ("item_columns", "display")
             if name in options
         }
-        tables: dict[str, Any] = {"users": self.users, "items": self.items}
-        return Dataset.from_frame(self.events, **{**tables, **self.roles, **options, **more})
+        every: dict[str, Any] = {"users": self.users, "items": self.items}
+        every |= {**self.roles, **options, **more}
+        return Dataset.from_frame(self.events, **every)
 
     def of_table(self, option: str) -> list[str]:
         """Return the columns in `item_columns` or `display` that only the item table has."""
