@@ -1,6 +1,7 @@
 """What the columns of a file are taken for, as verbs print it."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from fmpair.config.read import validate
 from fmpair.testing import shop_log
 
 QUICK = ("--factors", "2", "--epochs", "1")
+PLAIN = ("--history", "0", "--times", "false", "--fm-order", "2")
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_a_run_says_it_in_the_words_of_the_file(fmpair, shop, caplog):
     result = fmpair("run", "bare.yaml", "--quiet")
     assert result.code == 0, result.err
     said = caplog.text
-    assert 'give leaks: ["event_time", "event_type", "price", "session_id", "shop"' in said
+    assert 'give leaks: ["price", "shop"]' in said
     assert "leaks=[" not in said
 
 
@@ -114,6 +116,69 @@ def test_the_file_of_init_has_every_decision(fmpair, shop):
     assert options["session"] == "session_id"
     assert options["context"] == ["device", "daytime"]
     assert options["item_columns"] == ["price"]
+
+
+def test_columns_of_the_item_table_are_learned_or_kept_as_the_flags_say(fmpair, shop):
+    items = pl.read_csv(shop).select(pl.col("product_id").unique()).with_row_index("row")
+    items = items.with_columns(pl.format("Tea {}", "row").alias("name"), kind=pl.col("row") % 2)
+    items.drop("row").write_csv("items.csv")
+    flags = ("--items", "items.csv", "--item-column", "name", "--display", "kind")
+    result = fmpair("fit", shop, *flags, *QUICK, *PLAIN, "-o", "m.fmpair")
+    assert result.code == 0 and "kept for rules" not in result.err
+    learned = {encoder.name for encoder in load("m.fmpair").space.item.encoders}
+    assert learned == {"price", "name"}
+    assert fmpair("init", shop, *flags, "-o", "a.yaml").code == 0
+    options = validate("a.yaml").data.options
+    assert options["item_columns"] == ["price", "name"] and options["display"] == ["kind"]
+
+
+@pytest.mark.parametrize("verb", ["fit", "init"])
+def test_a_dry_run_prints_the_columns_of_tables_and_vectors_too(fmpair, shop, verb):
+    items = pl.read_csv(shop).select(pl.col("product_id").unique(maintain_order=True))
+    items.with_columns(kind=pl.lit("tea"), title=pl.lit("Tea")).write_csv("items.csv")
+    pl.read_csv(shop).select(pl.col("user_id").unique(), age=30).write_csv("users.csv")
+    np.save("looks.npy", np.random.default_rng(0).normal(size=(len(items), 3)))
+    tables = ("--items", "items.csv", "--users", "users.csv", "--vectors", "looks.npy")
+    result = fmpair(verb, shop, *tables, "--dry-run")
+    log, table = result.out.split("\n\n")
+    assert roles(log.splitlines())["price"] == "item attribute"
+    assert roles(table.splitlines()) == {
+        "age": "user attribute",
+        "kind": "item attribute",
+        "title": "display only",
+        "looks": "item attribute",
+    }
+    assert "vectors of 3 numbers" in table
+    flags = {"fit": "--item-column title", "init": 'item_columns: ["title"]'}
+    assert flags[verb] in table
+
+
+def test_init_counts_rows_that_are_exact_copies(fmpair, shop):
+    log = pl.read_csv(shop)
+    pl.concat([log, log.head(7)]).write_csv("twice.csv")
+    assert "copies" not in fmpair("init", shop, "--dry-run").err
+    said = fmpair("init", "twice.csv", "--dry-run").err
+    assert "7 rows are exact copies of earlier ones: they count as events too" in said
+
+
+def test_init_writes_a_file_without_context(fmpair, shop):
+    assert fmpair("init", shop, "--no-context", "-o", "a.yaml").code == 0
+    assert validate("a.yaml").data.options["context"] == []
+
+
+@pytest.mark.parametrize("option", ["item_columns", "display"])
+def test_a_misspelt_column_of_the_item_table_gets_the_nearest_name(fmpair, shop, option):
+    items = pl.read_csv(shop).select(pl.col("product_id").unique(), kind=pl.lit("tea"))
+    items.write_csv("items.csv")
+    flag = {"item_columns": "--item-column", "display": "--display"}[option]
+    said = fmpair("fit", shop, "--items", "items.csv", flag, "knd").err
+    assert "unknown column 'knd'. Did you mean 'kind'?" in said
+    text = f"data: {{path: {shop}, items: items.csv, {option}: [knd]}}\nmodels: [popularity]\n"
+    Path("a.yaml").write_text(f"name: a\n{text}metrics: [ndcg@10]\n")
+    said = fmpair("validate", "a.yaml").err
+    assert f"data.{option}: unknown column 'knd'. Did you mean 'kind'?" in said
+    Path("a.yaml").write_text(Path("a.yaml").read_text().replace("knd", "kind"))
+    assert fmpair("validate", "a.yaml").code == 0
 
 
 def test_init_keeps_weights_of_kinds_and_columns_that_are_context_by_your_word(fmpair, shop):
@@ -128,7 +193,7 @@ def test_other_verbs_say_it_in_one_line_with_their_flags(fmpair, shop):
     result = fmpair("data", "describe", shop)
     assert result.err.count("\n") == 1
     assert "'price' (item attribute: " in result.err
-    assert "--leak event_time --leak event_type" in result.err
+    assert result.err.endswith("give --leak price --leak shop\n")
 
 
 def test_a_conversion_loses_no_column(fmpair, shop):

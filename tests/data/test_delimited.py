@@ -251,6 +251,36 @@ def test_commas_that_may_mean_something_else_stay_text_and_are_named(tmp_path, p
     assert frame["price"].to_list() == prices
 
 
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["1,299.00", "142.00", "-12,000", None], [1299.0, 142.0, -12000.0, None]),
+        (["1,299", "14.5"], [1299.0, 14.5]),
+        (["1 299.50", "3 000", "7"], [1299.5, 3000.0, 7.0]),
+        (["1'299.50", "12’000.00"], [1299.5, 12000.0]),
+    ],
+)
+def test_numbers_with_thousands_and_a_sure_decimal_point_are_numbers(texts, numbers):
+    frame = with_types(pl.DataFrame({"price": texts, "item": texts}), ids=["item"])
+    assert frame["price"].to_list() == numbers
+    assert frame["item"].to_list() == texts
+
+
+@pytest.mark.parametrize(
+    "texts", [["1,299", "142"], ["100,200,300", "7"], ["12 345", "7"], ["1,299.00", "n.n."]]
+)
+def test_text_that_may_be_no_number_with_thousands_stays_text(texts):
+    assert with_types(pl.DataFrame({"price": texts}))["price"].to_list() == texts
+
+
+def test_spaces_between_thousands_go_with_a_decimal_comma(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("user;item;price\n1;2;1 299,00\n1;3;14,5\n2;3;12 000,25\n")
+    with pytest.warns(Notice, match="is read as numbers: 1 299,00 is 1299.00$"):
+        frame = read_delimited(path)
+    assert frame["price"].to_list() == [1299.0, 14.5, 12000.25]
+
+
 def test_ids_with_commas_stay_as_they_are(tmp_path):
     path = tmp_path / "ids.csv"
     path.write_text("user;item\n1;3,5\n2;4,25\n")

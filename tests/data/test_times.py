@@ -121,6 +121,9 @@ def test_data_without_times_have_no_moments():
         (pl.Series("time", [8, 12, 20]), None),  # hours of a day are context
         (pl.Series("time", ["day", "night"]), None),
         (pl.Series("time", [dt.time(8, 30)]), None),
+        (pl.Series("when", ["1709287200", "2024-03-01 10:00:00"] * 200), "dates and numbers"),
+        (pl.Series("x", ["1709287200", "2024-03-01 10:00:00"]), None),
+        (pl.Series("when", ["1709287200", "2024-03-01", "w7"]), None),
         (pl.Series("long", [dt.timedelta(1)]), None),
         (pl.Series("event_time", [], pl.Int64), None),
         (pl.Series("event_time", [None], pl.String), None),
@@ -135,6 +138,11 @@ def test_a_column_of_times_is_told_by_type_contents_and_name(values, form):
     ("times", "message"),
     [
         (["a", "b"], "'timestamp' is text, not a time"),
+        (
+            ["2024-03-01", None, f"{MARCH}", f"{MARCH}"],
+            rf"mixes dates and numbers, such as '2024-03-01' and '{MARCH}' \(1 and 2 events\): "
+            r"write all in one form, .* timestamp='...', .* ignore=\['timestamp'\]",
+        ),
         (["2024-03-01", "soon"], r"1 of 2 invalid timestamps, the first in row 1 .*'soon'"),
         ([MARCH] * 30 + [MARCH * 1000], r"mixes seconds and milliseconds \(30 and 1 events\)"),
         ([MARCH] * 30 + [0], r"has 1 of 31 invalid timestamps, such as 0, among seconds"),
@@ -147,6 +155,14 @@ def test_a_column_of_times_is_told_by_type_contents_and_name(values, form):
 def test_what_is_wrong_with_times_is_said_in_one_line(times, message):
     with pytest.raises(DataError, match=message):
         Dataset.from_frame(events(times))
+
+
+def test_a_mixed_column_that_is_named_like_a_time_is_refused_without_being_asked_for():
+    when = [f"{MARCH + 60 * n}" if n % 3 else f"2024-03-01 10:00:{n:02d}" for n in range(40)]
+    frame = {"user": [n % 5 for n in range(40)], "item": [n % 8 for n in range(40)], "when": when}
+    with pytest.raises(DataError, match="'when' mixes dates and numbers, such as '2024-03-01 10"):
+        Dataset.from_frame(frame)
+    assert len(Dataset.from_frame(frame, ignore=["when"])) == 40
 
 
 def test_events_without_a_time_are_kept_and_refused_where_times_are_needed(caplog):

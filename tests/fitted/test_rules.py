@@ -73,6 +73,18 @@ def test_a_condition_keeps_the_items_for_which_it_holds(where, items):
     assert listed(where=where) == items
 
 
+@pytest.mark.parametrize(
+    ("where", "items"),
+    [("kind=tea", [0, 1]), ("kind=cup", [1, 2]), ("kind=tea|cup", [1]), ("not kind=tea", [2])],
+)
+def test_text_with_values_between_bars_is_a_list_of_them(where, items):
+    kinds = pl.DataFrame({"item": [0, 1, 2], "kind": ["tea", "tea|cup", "cup"]})
+    model = Popularity().fit(Dataset.from_frame(CLICKS, items=kinds, display=["kind"]))
+    assert sorted(listed(model=model, where=where)) == items
+    answer = model.answer("u", where="kind=tee", exclude_seen=False)
+    assert answer.empty.endswith("Did you mean kind=tea?")
+
+
 def test_a_limit_takes_the_best_of_each_value_and_goes_on_down_the_list():
     assert listed(limit={"brand": 1}) == [0, 3, 5, 6]
     assert listed(3, limit={"brand": 1}) == [0, 3, 5]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fmpair.cli.flags import DryRun, On, ResultsFolder, pairs, with_flags
-from fmpair.cli.input import READ_FLAGS, reading_options, role_table
+from fmpair.cli.input import READ_FLAGS, reading_options, role_table, table_lines
 from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, busy, note, note_no_figures, show
 from fmpair.errors import DataError, in_file
 from fmpair.text import harmless
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # Flags of `init`, which writes them to the file.
 INIT_FLAGS = (
     *("user", "item", "rating", "weight", "timestamp", "domain", "session", "event_type"),
-    *("event_weights", "context", "leaks", "ignore", "item_columns", "order", "missing"),
+    *("event_weights", "context", "no_context", "leaks", "ignore", "item_columns", "display"),
+    *("order", "missing"),
     *("users", "items", "vectors", "impressions", "refunds", "merge_repeats"),
     *("format", "separator", "encoding", "header", "columns", "ragged", "nulls"),
 )
@@ -59,13 +60,15 @@ def init(
         raise DataError(f"{output} exists already: --force overwrites it, -o FILE writes elsewhere")
     log = findings(events, **reading_options(reading))
     lines = role_table(log.decisions, in_file)
+    of_tables = table_lines(log.data, log.decisions, in_file)
+    lines += ["", *of_tables] if of_tables else []
     if dry_run:
         typer.echo(harmless("\n".join(lines)))
-        note(log.repeat_note)
-        return
-    _write(output, written(log, events, output.parent))
-    note("\n".join(lines))
+    else:
+        _write(output, written(log, events, output.parent))
+        note("\n".join(lines))
     note(log.repeat_note)
+    note(log.copies_note)
 
 
 def init_command() -> Any:

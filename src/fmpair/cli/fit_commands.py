@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 import typer
 
-from fmpair.cli.flags import DryRun, Flag, flag, pairs, with_flags
+from fmpair.cli.flags import DryRun, Flag, flag, in_flags, pairs, with_flags
 from fmpair.cli.input import (
     EVENTS_HELP,
     READ_FLAGS,
@@ -23,6 +23,7 @@ from fmpair.cli.input import (
     open_events,
     read_new_events,
     reading_options,
+    table_lines,
 )
 from fmpair.cli.output import busy, note, only_errors, size_of
 from fmpair.cli.tuning import Trials, TuningTime, data_section, tuned, tuning_options
@@ -225,7 +226,10 @@ def fold_in_command() -> Any:
 def _print_roles(opened: OpenedEvents) -> None:
     typer.echo(harmless("\n".join(opened.lines())))
     if opened.decisions is not None:
-        opened.dataset()  # prints notices about dropped rows
+        data = opened.dataset()  # prints notices about dropped rows
+        lines = table_lines(data, opened.decisions, in_flags(READ_FLAGS))
+        if lines:
+            typer.echo(harmless("\n".join(["", *lines])))
 
 
 def check_target(target: Path) -> None:

@@ -20,7 +20,7 @@ from fmpair.cli.flags import (
     text_flag,
 )
 from fmpair.cli.output import note
-from fmpair.errors import OptionError, Spell, UnknownError, nearest, one_line, spelled
+from fmpair.errors import OptionError, Spell, UnknownError, named, nearest, one_line, spelled
 
 if TYPE_CHECKING:
     import polars as pl
@@ -142,6 +142,41 @@ class OpenedEvents:
         """Return a line about columns that are not used as context because of their contents."""
         text = "" if self.decisions is None else self.decisions.surprises
         return spelled(text, in_flags(READ_FLAGS))
+
+
+def table_lines(data: Dataset, decisions: Decisions | None, spell: Spell) -> list[str]:
+    """Return the role of each column that the events do not have: of tables and vectors."""
+    from fmpair.data.columns.inference import ATTRIBUTE, DISPLAY, Decision, Decisions, why_display
+
+    if decisions is None:
+        return []
+    known = {decision.column for decision in decisions.columns}
+    rows = [
+        Decision(values.name, "user attribute", _contents(values))
+        for values in data.user_table.iter_columns()
+    ]
+    for values in data.all_item_columns.iter_columns():
+        name = values.name
+        if name in known:
+            continue
+        if name in data.item_table.columns:
+            change = named("display", [name])
+            rows.append(Decision(name, ATTRIBUTE, _contents(values), change))
+        else:
+            change = named("item_columns", [name])
+            rows.append(Decision(name, DISPLAY, why_display(values) or "as asked", change))
+    return role_table(Decisions(tuple(rows)), spell) if rows else []
+
+
+def _contents(values: pl.Series) -> str:
+    """Summarise a column of a table; vectors have a length."""
+    from fmpair.data.columns.inference import described
+    from fmpair.features.field import kind_by_type
+
+    known = values.drop_nulls()
+    if len(known) and values.dtype.is_nested() and kind_by_type(values.name, values) == "vector":
+        return f"vectors of {len(known[0])} numbers"
+    return described(values)
 
 
 def read_events(source: str, reading: dict[str, Any]) -> Dataset:

@@ -16,7 +16,7 @@ from fmpair.config.experiment import Candidate, Experiment, Source, Step
 from fmpair.config.option_schema import options_of
 from fmpair.data import public_sets, synthetic
 from fmpair.data.columns.inference import role_columns
-from fmpair.data.columns.roles import STANDARD, find_column
+from fmpair.data.columns.roles import STANDARD, find_column, name_list
 from fmpair.data.event_types import types_without_refunds, weights_by_type
 from fmpair.data.filters import RATED
 from fmpair.data.formats.delimited import read_columns, with_names
@@ -32,7 +32,9 @@ from fmpair.metrics import ERRORS, Metric
 
 Mistake = tuple[KeyPath, str]
 
-LISTS = ("context", "ignore", "item_columns", "leaks")  # options of data that are column names
+# Options of data that are column names; the second: of the events or of the item table.
+LISTS = ("context", "ignore", "leaks")
+OF_ITEMS = ("item_columns", "display")
 # Filters and splits that need a column.
 NEEDS = {
     "above_mean": "rating",
@@ -143,14 +145,17 @@ def _header(contents: Contents, options: dict[str, Any]) -> Header:
     options = {**contents.roles, **options}
     names = [name for name in contents.events.columns if name not in options.get("ignore", ())]
     named = {role: options.get(role) for role in ("user", "item", *STANDARD)}
-    moved = tuple(options.get("item_columns", ()))
-    taken = (*moved, *(options.get("context") or ()), *(options.get("leaks") or ()))
+    moved, shown = (
+        tuple(name for name in name_list(options.get(option) or ()) if name in names)
+        for option in OF_ITEMS
+    )
+    taken = (*moved, *shown, *(options.get("context") or ()), *(options.get("leaks") or ()))
     head = with_types(contents.events.select(names), id_columns(names))
     roles: dict[str, str] = {}
     if all(name is None or name in names for name in named.values()):  # else reported later
         present = {role: name for role, name in named.items() if name in names}
         roles = role_columns(head, present, taken)
-    rest = [name for name in names if name not in (*roles.values(), *moved)]
+    rest = [name for name in names if name not in (*roles.values(), *moved, *shown)]
     context = tuple(rest if options.get("context") is None else options["context"])
     timed = {"timestamp"} if options.get("order") else set()
     standard = [role for role in STANDARD if role in roles or role in timed]
@@ -217,6 +222,10 @@ def _missing_in_file(source: Source, header: Header) -> list[Mistake]:
     for name in LISTS:
         columns = source.options.get(name) or ()
         mistakes += _missing(("data", name), "column", columns, header.file)
+    known = list(dict.fromkeys([*header.file, *header.items]))
+    for name in OF_ITEMS:
+        columns = name_list(source.options.get(name) or ())
+        mistakes += _missing(("data", name), "column", columns, known)
     return mistakes + _missing_weights(source, header)
 
 

@@ -47,7 +47,8 @@ class Findings:
     """A file of events: the roles of its columns, and the events.
 
     gaps: number of missing values of each column excluded because of them. rated: whether ratings
-    separate liked items from others. reading: options for reading the file.
+    separate liked items from others. reading: options for reading the file. of_table: the columns
+    of the item table in `item_columns` and `display`. copies: rows equal to an earlier one.
     """
 
     decisions: Decisions
@@ -55,6 +56,8 @@ class Findings:
     data: Dataset
     rated: bool
     reading: dict[str, Any] = field(default_factory=dict)
+    of_table: dict[str, list[str]] = field(default_factory=dict)
+    copies: int = 0
 
     @property
     def event_types(self) -> list[str]:
@@ -90,6 +93,18 @@ class Findings:
         return (
             f"{self.repeats:.0%} of the events repeat the item of the user's event before within "
             f"{MINUTES:g} minutes (view, cart, buy): merge_repeats: {MINUTES:g} merges them"
+        )
+
+    @property
+    def copies_note(self) -> str:
+        """A line about rows that are equal in all columns, empty if there are none."""
+        if not self.copies:
+            return ""
+        one = self.copies == 1
+        rows = "1 row is an exact copy" if one else f"{self.copies:,} rows are exact copies"
+        return (
+            f"{rows} of earlier ones: they count as events too; leave them out of the file if they "
+            "are mistakes"
         )
 
     @cached_property
@@ -161,7 +176,10 @@ def findings(path: str | Path, **options: Any) -> Findings:
         reading = {
             name: options[name] for name in (*REPEATED, *TABLES, "vectors") if name in options
         }
-        return Findings(decisions, gaps, data, _has_ratings(data), reading)
+        plain = not any(dtype.is_nested() for dtype in contents.events.dtypes)
+        copies = len(contents.events) - contents.events.n_unique() if plain else 0
+        of_table = {name: contents.of_table(name) for name in ("item_columns", "display")}
+        return Findings(decisions, gaps, data, _has_ratings(data), reading, of_table, copies)
 
 
 def _gaps(events: pl.DataFrame, roles: dict[str, str]) -> dict[str, str]:
@@ -227,7 +245,8 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
     for role, option in ((ATTRIBUTE, "item_columns"), (DISPLAY, "display")):
         moved = [d for d in findings.decisions.columns if d.role == role]
         lines += [f"  # {role} {one_line(d.column)}: {d.reason}" for d in moved]
-        lines += [f"  {option}: {_list([d.column for d in moved])}"] if moved else []
+        names = [*(d.column for d in moved), *findings.of_table.get(option, ())]
+        lines += [f"  {option}: {_list(names)}"] if names else []
     lines += [f"  # left out {one_line(column)}: {reason}" for column, reason in ignored.items()]
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")

@@ -39,7 +39,7 @@ from fmpair.data.event_types import (
     without_refunds,
 )
 from fmpair.data.frame import kind_of, to_polars
-from fmpair.data.item_columns import aligned, in_order, item_table, plain_columns
+from fmpair.data.item_columns import aligned, check_known, in_order, item_table, plain_columns
 from fmpair.data.times import is_calendar, moments, read_times
 from fmpair.data.vocabulary import Vocabulary
 from fmpair.errors import DataError, Notice, named
@@ -150,7 +150,7 @@ class Dataset:
         events = with_ids(without_refunds(events, everything, roles, refunds), roles, missing)
         data = _with_order(cls._numbered(events, decisions, refunds), roles, order)
         data = _without_repeats(_weighted(data, roles, event_weights), merge_repeats)
-        data = data if users is None else data.with_users(users, key=user)
+        data = _with_user_table(data, users, events[roles["user"]], user)
         table = item_table(events, decisions, table, name_list(leaks), vectors)
         data = _with_item_table(data, decisions, table, item_columns, display)
         return replace(_with_impressions(data, impressions, given), frame_kind=kind_of(frame))
@@ -428,6 +428,15 @@ def _with_impressions(data: Dataset, impressions: Any, columns: dict[str, str | 
     if impressions is None:
         return data
     return data.with_impressions(impressions, *(columns[r] for r in ("user", "item", "timestamp")))
+
+
+def _with_user_table(data: Dataset, users: Any, of_events: pl.Series, key: str | None) -> Dataset:
+    """Return the data with the table of users, if one is given."""
+    if users is None:
+        return data
+    table = to_polars(users)
+    check_known(table, of_events, "user", key)
+    return data.with_users(table, key=key)
 
 
 def _with_item_table(

@@ -17,13 +17,17 @@ KINDS = ("polars", "pandas", "pyarrow")
 
 # A float cannot represent these digits: a leading zero ('007'), or more than 15 of them.
 INEXACT = r"^[+-]?(0\d|\d{16})"
-# Numbers with a decimal comma: 3,50 and 1.234,5, among them perhaps 3.
-WITH_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
+GAPS = r"\s'’"  # between thousands, beside the comma or point: 1 234, 1'234
+# Numbers with a decimal comma: 3,50 and 1.234,5 and 1 234,5, among them perhaps 3.
+WITH_COMMA = rf"^[+-]?(\d{{1,3}}(\.\d{{3}})+|\d{{1,3}}([{GAPS}]\d{{3}})+|\d+)(,\d+)?$"
 THOUSANDS = r",\d{3}$"  # 1,234 may also be a thousand
 # An amount, with the sign of a currency before or after it: $1,234.50, -€3, 12 £.
 AMOUNT = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+# Numbers with a decimal point and thousands, and what shows that the point is a decimal one.
+GROUPED = rf"^[+-]?(\d{{1,3}}(,\d{{3}})+|\d{{1,3}}([{GAPS}]\d{{3}})+|\d+)(\.\d+)?$"
+WITH_POINT = rf"[,{GAPS}]\d{{3}}\.\d|^[+-]?\d+\.(\d{{1,2}}|\d{{4,}})$"
 CURRENCIES = "$€£¥₹"
-NEARLY_ALL, SAMPLE = 0.9, 10_000
+NEARLY_ALL, SAMPLE, FEW = 0.9, 10_000, 100
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
@@ -122,7 +126,7 @@ def given_back(frame: pl.DataFrame, like: Any, kind: str) -> Any:
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
     """Convert text columns to Int64, Float64 or Boolean if these represent every value exactly.
 
-    Amounts of one currency ($1,234.50) become numbers.
+    Amounts of one currency ($1,234.50) and numbers with thousands (1,234.50) become numbers.
     ids: columns that must not change their spelling: whole numbers, else text.
     """
     text = [column for column in frame.iter_columns() if column.dtype == pl.String]
@@ -140,6 +144,14 @@ def decimal_commas(values: pl.Series) -> str | None:
     return commas[0] if len(commas) and nearly_all else None
 
 
+def has_bars(values: pl.Series) -> bool:
+    """Return whether more than half of the values are text such as shoes|bags."""
+    if values.dtype != pl.String:
+        return False
+    known = values.drop_nulls()
+    return 2 * int(known.str.contains("|", literal=True).sum()) > len(known)
+
+
 def without_commas(values: pl.Series) -> pl.Series | None:
     """Return numbers with a decimal comma as floats; None if some value may be something else.
 
@@ -149,8 +161,12 @@ def without_commas(values: pl.Series) -> pl.Series | None:
     commas = known.filter(known.str.contains(",", literal=True))
     if not known.str.contains(WITH_COMMA).all() or commas.str.contains(THOUSANDS).all():
         return None
-    point = values.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
-    return point.cast(pl.Float64)
+    return with_point(values).cast(pl.Float64)
+
+
+def with_point(values: pl.Series) -> pl.Series:
+    """Return numbers with a decimal comma as text with a decimal point and without thousands."""
+    return values.str.replace_all(rf"[.{GAPS}]", "").str.replace(",", ".", literal=True)
 
 
 def id_columns(columns: Sequence[str], given: Sequence[str] = ()) -> list[str]:
@@ -172,6 +188,7 @@ def _typed(values: pl.Series, exact: bool) -> pl.Series:
     if lower.is_in(["true", "false"]).all():
         return (values.str.to_lowercase() == "true").rename(values.name)
     amounts = _amounts(values, known)
+    amounts = _grouped(values, known) if amounts is None else amounts
     if amounts is not None:
         return amounts
     lossy = known.str.contains(INEXACT).any()
@@ -189,3 +206,13 @@ def _amounts(values: pl.Series, known: pl.Series) -> pl.Series | None:
     if not known.str.strip_chars().str.contains(either).all():
         return None
     return values.str.replace_all(rf"[{sign},\s]", "").cast(pl.Float64, strict=False)
+
+
+def _grouped(values: pl.Series, known: pl.Series) -> pl.Series | None:
+    """Return text such as 1,299.00 as numbers if the point is surely a decimal one, else None."""
+    if not known.head(FEW).str.contains(GROUPED).all():  # most columns of text end here
+        return None
+    inexact = known.str.contains(INEXACT).any() or not known.str.contains(GROUPED).all()
+    if inexact or not known.str.contains(WITH_POINT).any():
+        return None
+    return values.str.replace_all(rf"[,{GAPS}]", "").cast(pl.Float64, strict=False)

@@ -1,4 +1,4 @@
-"""Tables of item attributes: aligned with ids, merged, changed row by row."""
+"""Tables of attributes: ids compared with the events, aligned, merged, changed row by row."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, Decisions
 from fmpair.data.columns.roles import check_no_leak, check_types, find_column
 from fmpair.data.vector_files import with_vectors
 from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
-from fmpair.errors import DataError, listing
+from fmpair.errors import DataError, listing, named
 
 LOG = logging.getLogger("fmpair")
+
+MATCHED = 0.5  # with a smaller share of events in a table, its ids may be written differently
 
 
 def id_column(
@@ -65,6 +67,33 @@ def aligned(
     grown = vocabulary.extend(ids)
     attributes = table.drop(ids.name)
     return grown, in_order(attributes, Vocabulary(ids).numbers(grown.ids))
+
+
+def check_known(table: pl.DataFrame, of_events: pl.Series, role: str, key: str | None) -> None:
+    """Raise DataError if no event has an id of the table; log it if under half of them have one.
+
+    of_events: the user or item id of each event.
+    """
+    if not len(table) or not len(of_events):
+        return
+    of_events = as_plain(of_events)
+    check_types(table)
+    ids = id_column(table, of_events.dtype, role, key, distinct=False)
+    known = of_events.is_in(ids.implode())
+    absent = of_events[known.arg_min() or 0]
+    if not known.any():
+        raise DataError(
+            f"no {role} of the events is in the {role} table: an id of the events is {absent!r}, "
+            f"one of the table {ids[0]!r}; write them alike, or leave out {named(f'{role}s')}"
+        )
+    share = known.sum() / len(known)
+    if share < MATCHED:
+        LOG.warning(
+            "only %s of %s events (%.0f%%) have their %s in the %s table, which lacks %r and has "
+            "%r: check that ids are written alike in both",
+            *(f"{known.sum():,}", f"{len(known):,}", 100 * share, role, role),
+            *(absent, ids[0]),
+        )
 
 
 def plain_columns(table: pl.DataFrame) -> pl.DataFrame:
@@ -192,6 +221,7 @@ def item_table(
     Each item gets its most frequent value, ties the smallest one; lists get the item's first value.
     """
     key, moved = decisions.roles["item"], decisions.named(ATTRIBUTE) + decisions.named(DISPLAY)
+    check_known(table, events[key], "item", key)
     if vectors is not None:
         table_with_vectors = with_vectors(table if table.width else None, vectors, events[key])
         table = table if table_with_vectors is None else table_with_vectors

@@ -126,13 +126,7 @@ def time_form(values: pl.Series) -> str | None:
     if isinstance(values.dtype, pl.Date | pl.Datetime):
         return "dates"
     if values.dtype == pl.String:
-        sample = _spread(values)
-        parses = (
-            len(sample) > 0
-            and bool(sample.str.contains(r"\d").all())  # quick, and most columns end here
-            and not _parsed(sample).null_count()
-        )
-        return f"text such as {sample[0]}" if parses else None
+        return _text_form(values)
     if not values.dtype.is_numeric() or not len(values):
         return None
     by_name = named_like_time(values)
@@ -148,6 +142,21 @@ def time_form(values: pl.Series) -> str | None:
     return None
 
 
+def _text_form(values: pl.Series) -> str | None:
+    sample = _spread(values)
+    if not len(sample) or not sample.str.contains(r"\d").all():  # most columns end here
+        return None
+    dates = _parsed(sample)
+    if not dates.null_count():
+        return f"text such as {sample[0]}"
+    odd = sample.filter(dates.is_null())
+    if _numbers(odd).null_count() or not TIME_NAME.search(values.name.lower()):
+        return None
+    known = values.drop_nulls()  # text, so a sample of numbers alone does not stand for it
+    odd = known.filter(_parsed(known).is_null())
+    return "dates and numbers" if len(odd) < len(known) and not _numbers(odd).null_count() else None
+
+
 def named_like_time(values: pl.Series) -> bool:
     """Return whether a column of numbers is named like a time, with dates or in order only."""
     return values.dtype.is_numeric() and TIME_NAME.search(values.name.lower()) is not None
@@ -156,6 +165,7 @@ def named_like_time(values: pl.Series) -> bool:
 def days(values: pl.Series) -> pl.Series:
     """Int64: the day of each time, counted from 1970; order numbers are unchanged."""
     times = parse_times(values)
+    times = _parsed(times) if times.dtype == pl.String else times  # of text, what is a date
     if not times.dtype.is_numeric():
         return times.cast(pl.Date, strict=False).cast(pl.Int64)
     unit = unit_of(times)
@@ -192,7 +202,7 @@ def parse_times(values: pl.Series) -> pl.Series:
 
 def _from_text(values: pl.Series) -> pl.Series:
     """Parse text as numbers or times; DataError names the first value that is neither."""
-    numbers = values.str.strip_chars().cast(pl.Float64, strict=False)
+    numbers = _numbers(values)
     if numbers.null_count() == values.null_count():
         whole = values.str.strip_chars().cast(pl.Int64, strict=False)
         return whole if whole.null_count() == values.null_count() else numbers
@@ -202,6 +212,14 @@ def _from_text(values: pl.Series) -> pl.Series:
         raise DataError(
             f"column {values.name!r} is text, not a time: use seconds or dates, or name another "
             f"column with {named('timestamp', ...)}"
+        )
+    if wrong.any() and not numbers.filter(wrong).null_count():
+        date, number = values.filter(times.is_not_null())[0], values.filter(wrong)[0]
+        raise DataError(
+            f"column {values.name!r} mixes dates and numbers, such as {date!r} and {number!r} "
+            f"({(~wrong & values.is_not_null()).sum():,} and {wrong.sum():,} events): write all in "
+            f"one form, name another column with {named('timestamp', ...)}, or leave it out with "
+            f"{named('ignore', [values.name])}"
         )
     if wrong.any():
         first = wrong.arg_true()[0]
@@ -216,6 +234,11 @@ def _from_text(values: pl.Series) -> pl.Series:
             f"{(~zoned).sum():,} events): give all of them a zone, such as {EXAMPLE} UTC"
         )
     return times
+
+
+def _numbers(text: pl.Series) -> pl.Series:
+    """Float64: text as numbers, null if it is none."""
+    return text.str.strip_chars().cast(pl.Float64, strict=False)
 
 
 def _normal(text: pl.Series) -> pl.Series:

@@ -95,6 +95,9 @@ def _matching(values: pl.Series, rule: Condition) -> np.ndarray:
             if dtype.is_numeric():  # 5 equals 5.0
                 values, wanted = values.cast(pl.Float64), [float(value) for value in wanted]
             matches = values.is_in(wanted)
+            if dtype == pl.String and (parts := _between_bars(values)) is not None:
+                for value in wanted:
+                    matches = matches | parts.list.contains(value).fill_null(False)
     else:
         if not (dtype.is_numeric() or dtype.is_temporal()):
             raise OptionError(
@@ -109,6 +112,12 @@ def _matching(values: pl.Series, rule: Condition) -> np.ndarray:
         )
     holds = (~matches if rule.negated else matches) & values.is_not_null()
     return holds.fill_null(False).to_numpy()
+
+
+def _between_bars(values: pl.Series) -> pl.Series | None:
+    """Return the values of text such as shoes|bags, which a field of kind multi learns; or None."""
+    several = values.str.contains("|", literal=True).any()
+    return values.str.split("|") if several else None
 
 
 def _value(text: str, dtype: pl.DataType, rule: Condition) -> Any:
@@ -152,6 +161,7 @@ def nearest_value(values: pl.Series, rule: Condition) -> str:
     if rule.sign != "=" or rule.negated or values.dtype != pl.String or len(values) > MAX_SEARCHED:
         return ""
     known = set(values.drop_nulls().unique())
+    known |= {part for text in known for part in text.split("|")}
     if len(known) > MAX_GUESSED:
         return ""
     with_commas = (mark.join(rule.values) for mark in (", ", ","))  # one value without its quotes

@@ -84,6 +84,18 @@ def context_leakage(
     return leakage
 
 
+def has_one_each(values: pl.Series, other: pl.Series) -> bool:
+    """Return whether nearly every repeated value has a single value of the other column."""
+    if values.dtype.is_nested() or other.dtype.is_nested():
+        return False
+    frame = pl.DataFrame({"value": values, "other": other}).drop_nulls()
+    each = frame.group_by("value").agg(
+        pl.len().alias("events"), pl.col("other").n_unique().alias("others")
+    )
+    several = each.filter(pl.col("events") > 1)
+    return len(several) > 0 and int((several["others"] == 1).sum()) >= 0.99 * len(several)
+
+
 def entropy(code: np.ndarray) -> float:
     """Return the entropy of non-negative integers, in bits."""
     count = np.bincount(code)

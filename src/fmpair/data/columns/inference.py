@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.data.columns.context_leakage import REPEATED_ITEMS, ContextLeakage, context_leakage
+from fmpair.data.columns.context_leakage import (
+    REPEATED_ITEMS,
+    ContextLeakage,
+    context_leakage,
+    has_one_each,
+)
 from fmpair.data.columns.roles import (
     IDS,
     STANDARD,
@@ -24,7 +29,7 @@ from fmpair.data.columns.roles import (
     name_list,
 )
 from fmpair.data.event_types import MAX_EVENT_TYPES, event_types
-from fmpair.data.frame import decimal_commas
+from fmpair.data.frame import decimal_commas, has_bars
 from fmpair.data.times import days, has_dates, named_like_time, parse_times, time_form
 from fmpair.data.vocabulary import Vocabulary, as_plain
 from fmpair.errors import DataError, named, unknown
@@ -121,11 +126,12 @@ class Decisions:
             return ""
         reasons = "; ".join(f"{d.column!r} ({d.role}: {d.reason})" for d in others)
         timed = next((d.column for d in others if d.change == named("timestamp", d.column)), None)
-        asked = [d.column for d in others if d.column != timed and d.reason != EMPTY]
+        placed = {timed, *self.roles.values()}  # an event type or a time is no context
+        asked = [d.column for d in others if d.column not in placed and d.reason != EMPTY]
         text = f"not used as context: {reasons}"
         if timed is not None:
             text += f". If {timed!r} is the time of the events, give {named('timestamp', timed)}"
-        return f"{text}. To use them as context, give {named('leaks', asked)}" if asked else text
+        return f"{text}. To use these as context, give {named('leaks', asked)}" if asked else text
 
 
 def without(events: pl.DataFrame, ignored: Sequence[str]) -> pl.DataFrame:
@@ -152,7 +158,8 @@ def decide(
     """
     context = None if context is None else name_list(context)
     leaks, of_items = name_list(leaks), [*name_list(item_columns), *name_list(display)]
-    _check_known((*(context or ()), *leaks, *(n for n in of_items if n not in table)), events)
+    _check_known((*(context or ()), *leaks), events)
+    _check_known([name for name in of_items if name not in table], events, table)
     item_columns, display = (_among(names, events) for names in (item_columns, display))
     if context is not None:
         context = [*context, *(name for name in leaks if name not in context)]
@@ -164,9 +171,8 @@ def decide(
     requested = [(name, ATTRIBUTE) for name in item_columns] + [(name, DISPLAY) for name in display]
     decisions |= {name: Decision(name, role, "as asked", expected=True) for name, role in requested}
     if context is None:
-        for name in (name for name in rest if name in table and name not in leaks):
-            why = "in the item table too"
-            decisions.setdefault(name, Decision(name, ATTRIBUTE, why, expected=True))
+        for name in (n for n in rest if n in table and n not in {*leaks, *decisions}):
+            decisions[name] = Decision(name, ATTRIBUTE, "in the item table too", expected=True)
     roles = {decision.role: column for column, decision in decisions.items()}
     if context is None:
         free = [name for name in rest if name not in decisions]
@@ -190,10 +196,9 @@ def role_columns(
     return {decision.role: decision.column for decision in _roles(events, given, set(taken))}
 
 
-def _check_known(names: Sequence[str], events: pl.DataFrame) -> None:
-    for name in names:
-        if name not in events.columns:
-            raise DataError(unknown("column", name, events.columns))
+def _check_known(names: Sequence[str], events: pl.DataFrame, more: Sequence[str] = ()) -> None:
+    for name in (name for name in names if name not in events.columns):
+        raise DataError(unknown("column", name, dict.fromkeys([*events.columns, *more])))
 
 
 def _among(names: Sequence[str], events: pl.DataFrame) -> list[str]:
@@ -246,9 +251,13 @@ def _why(
         return "as asked", "", True
     if role == "timestamp":
         by_name = find_column(role, [name], None) is not None
-        form = time_form(events[name]) or "its name"
-        is_order = by_name and not has_dates(parse_times(events[name]))
-        return f"{form}{'; numbers in order, no dates' if is_order else ''}", other, by_name
+        form = time_form(events[name])
+        is_order = by_name and form is None and not has_dates(parse_times(events[name]))
+        return (
+            f"{form or 'its name'}{'; numbers in order, no dates' if is_order else ''}",
+            other,
+            by_name,
+        )
     if role == "event_type":
         return f"event types: {', '.join(event_types(events[name])[:6])}", other, False
     if role == "session":
@@ -337,6 +346,8 @@ def described(values: pl.Series) -> str:
         return "lists"
     if decimal_commas(values) is not None:
         return COMMAS
+    if has_bars(values):
+        return "values between bars: give it kind multi"
     return "numbers" if values.dtype.is_float() else f"{values.drop_nulls().n_unique():,} values"
 
 
@@ -394,7 +405,7 @@ def why_display(values: pl.Series) -> str | None:
     if TITLE_NAME.search(values.name.lower()):
         return "its name"
     known = values.drop_nulls()
-    if len(known) <= FEW_ROWS or 2 * int(known.str.contains("|", literal=True).sum()) > len(known):
+    if len(known) <= FEW_ROWS or has_bars(known):
         return None
     distinct = known.n_unique()
     if distinct > NEARLY_ALL * len(known):
@@ -406,18 +417,6 @@ def _is_free_text(values: pl.Series) -> bool:
     text = values.drop_nulls().head(1000)
     words = text.str.count_matches(r"\S+").mean()
     return isinstance(words, float) and words >= WORDS and 5 * text.n_unique() > len(text)
-
-
-def has_one_each(values: pl.Series, other: pl.Series) -> bool:
-    """Return whether nearly every repeated value has a single value of the other column."""
-    if values.dtype.is_nested() or other.dtype.is_nested():
-        return False
-    frame = pl.DataFrame({"value": values, "other": other}).drop_nulls()
-    each = frame.group_by("value").agg(
-        pl.len().alias("events"), pl.col("other").n_unique().alias("others")
-    )
-    several = each.filter(pl.col("events") > 1)
-    return len(several) > 0 and int((several["others"] == 1).sum()) >= 0.99 * len(several)
 
 
 def _refuse_leaks(leakage: Mapping[str, ContextLeakage], names: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 
 from fmpair.checks import one_of
 from fmpair.data.formats.source import Contents, check_table, read_text, reason
-from fmpair.data.frame import decimal_commas, id_columns, with_types, without_commas
+from fmpair.data.frame import decimal_commas, id_columns, with_point, with_types, without_commas
 from fmpair.errors import DataError, OptionError, listing, named, notice, unknown
 
 SEPARATORS = (",", "\t", ";", "|", "::")
@@ -42,7 +42,7 @@ def read_delimited(
 ) -> pl.DataFrame:
     """Read a delimited file as a frame; ``7`` becomes a number, ``007`` stays text.
 
-    Columns of numbers with a decimal comma, such as ``3,50``, become numbers too.
+    Columns of numbers with a decimal comma, such as ``3,50`` and ``1 299,00``, become numbers too.
 
     separator: by default guessed among comma, tab, ; | and ::.
     columns: column names that replace those of the header.
@@ -93,7 +93,7 @@ def _with_decimal_points(frame: pl.DataFrame, ids: Collection[str]) -> pl.DataFr
         example = None if column.name in ids else decimal_commas(column)
         if example is None:
             continue
-        point = example.replace(".", "").replace(",", ".")
+        point = with_point(pl.Series([example]))[0]
         numbers = without_commas(column)
         outcome = f"numbers: {example} is {point}"
         if numbers is None:

@@ -19,6 +19,7 @@ import polars as pl
 from polars.exceptions import PanicException
 
 from fmpair.data.columns.inference import Decisions, decide, without
+from fmpair.data.columns.roles import name_list
 from fmpair.data.dataset import ROLES, Dataset
 from fmpair.data.frame import to_polars
 from fmpair.errors import DataError, FmpairError, Notice, named, nearest, unknown
@@ -42,10 +43,23 @@ class Contents:
     roles: Mapping[str, Any] = field(default_factory=dict)
 
     def dataset(self, **options: Any) -> Dataset:
-        """Build the Dataset; options given here override those of the reader."""
-        return Dataset.from_frame(
-            self.events, **{"users": self.users, "items": self.items, **self.roles, **options}
-        )
+        """Build the Dataset; options given here override those of the reader.
+
+        Decisions about the events say nothing of the item table, whose columns are added.
+        """
+        more: dict[str, Any] = {
+            name: [*options[name], *self.of_table(name)]
+            for name in ("item_columns", "display")
+            if name in options
+        }
+        every: dict[str, Any] = {"users": self.users, "items": self.items}
+        every |= {**self.roles, **options, **more}
+        return Dataset.from_frame(self.events, **every)
+
+    def of_table(self, option: str) -> list[str]:
+        """Return the columns in `item_columns` or `display` that only the item table has."""
+        names = name_list(self.roles.get(option) or ())
+        return [name for name in names if name not in self.events.columns]
 
     def decisions(self) -> Decisions:
         """Return the inferred role of each column, as in `dataset`."""
