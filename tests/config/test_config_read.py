@@ -483,6 +483,29 @@ views: [context:dya]
     ]
 
 
+def test_wrong_options_and_missing_columns_are_reported_together_at_their_places(file):
+    file(CLICKS, "c.csv")
+    text = """\
+data: {path: c.csv, user: uid, item: app}
+filter: [{at_lest: {count: 2}}, {leaked: {}}, above_mean]
+split: {kind: by-attribute}
+models:
+  - popularity
+  - {kind: fm-pair, factors: many, context: [hours]}
+metrics: [ndgc@10, ndcg@10, rmse]
+views: [3, popularty, context:dya]
+"""
+    found = mistakes(file(text), check=validate)
+    assert [line.partition(": ")[2].partition(": ")[0] for line in found] == [
+        *("filter.0.at_lest", "filter.1.leaked", "filter.2", "split", "models.1.factors"),
+        *("models.1.context", "metrics.0", "metrics.2", "views.0", "views.1", "views.2"),
+    ]
+    assert "a.yaml:8: views.2: unknown column 'dya'. Did you mean 'day'? Known: hour, day" in found
+    # with a mistake in the section `data`, columns are not known
+    text = text.replace("user: uid", "usr: uid")
+    assert not [line for line in mistakes(file(text), check=validate) if "unknown column" in line]
+
+
 def test_fields_may_be_named_with_their_side_or_be_the_source_of_a_domain(file):
     file("user,item,hour,domain\na,x,1,books\na,y,2,songs\n", "c.csv")
     text = """\
