@@ -287,7 +287,8 @@ def test_a_metric_that_no_protocol_can_judge_is_a_mistake(file):
     ]
     sampled = "protocols.u={candidates: uniform}"
     assert mistakes(file(text), sampled) == [
-        "a.yaml:3: metrics.2: coverage@5 needs a protocol with candidates: all or train"
+        "command line, protocols.u={candidates: uniform}: metrics.2: coverage@5 needs a protocol "
+        "with candidates: all or train"
     ]
 
 
@@ -506,6 +507,30 @@ views: [3, popularty, context:dya]
     assert not [line for line in mistakes(file(text), check=validate) if "unknown column" in line]
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("foo.bar=3", "foo: unknown section 'foo'."),
+        ("models.1.kind=ease", "models.1.factors: unknown option 'factors'."),
+        ("models=[ease]", "compare.baseline: unknown model 'popularity'."),
+        ("data.set=ml-100k", "data: must have exactly one of"),
+        ("models.1.name=popularity", "models.1: there is a model 'popularity' already"),
+    ],
+)
+def test_what_an_override_breaks_elsewhere_is_blamed_on_it_as_typed(file, override, said):
+    [found] = mistakes(file(SMALL + "compare: {baseline: popularity}\n"), "seeds=[1]", override)
+    blamed = override if override != "models=[ease]" else f"seeds=[1] {override}"
+    assert found.startswith(f"command line, {blamed}: {said}")
+
+
+def test_a_mistake_of_the_file_is_not_blamed_on_an_override(file):
+    text = SMALL.replace("factors: 4", "factors: many")
+    assert mistakes(file(text), "models.1.epochs=none") == [
+        "a.yaml:2: models.1.factors: must be a whole number or null, not 'many'",
+        "command line: models.1.epochs: must be a whole number, not 'none'",
+    ]
+
+
 def test_fields_may_be_named_with_their_side_or_be_the_source_of_a_domain(file):
     file("user,item,hour,domain\na,x,1,books\na,y,2,songs\n", "c.csv")
     text = """\
@@ -571,7 +596,8 @@ def test_fits_without_end_are_refused(file):
     seeds = list(range(15_000))
     path = file(SMALL + "split: {kind: folds, count: 5}\n")
     assert mistakes(path, f"seeds={seeds}") == [
-        "a.yaml:1: 2 models, 5 folds and 15,000 seeds make 150,000 fits, the limit is 100,000"
+        f"command line, {f'seeds={seeds}'[:60]} ...: 2 models, 5 folds and 15,000 seeds make "
+        "150,000 fits, the limit is 100,000"
     ]
     assert mistakes(path, "run.workers=100000", "tune.trials=1000000000") == [
         "command line: tune.trials: must be at most 100,000, not 1,000,000,000",

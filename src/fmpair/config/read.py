@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from fmpair.config.model_section import (
     read_models,
     read_seeds,
 )
-from fmpair.config.node import Mistakes, Node, one_line
+from fmpair.config.node import MAX_MISTAKES, Mistakes, Node, one_line
 from fmpair.config.option_schema import Option, Options
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parse_errors
@@ -71,11 +72,24 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 def _read(
     path: str | Path, overrides: Sequence[str], code: Code, columns: bool = False
 ) -> Experiment:
-    text = document.read(path, overrides)
-    top = Node(Mistakes(text), {} if text.values is None else text.values)
-    with parse_errors(f"{path} as an experiment file", refused):
+    mistakes = Mistakes(document.read(path, overrides))
+    try:
+        return _read_document(mistakes, code, columns)
+    except ConfigError:
+        if not overrides or not 0 < len(mistakes.entries) < MAX_MISTAKES:
+            raise
+        alone = Mistakes(document.read(path))
+        with suppress(FmpairError):
+            _read_document(alone, code, columns)
+        raise ConfigError(mistakes.lines(overrides, alone.entries)) from None
+
+
+def _read_document(mistakes: Mistakes, code: Code, columns: bool) -> Experiment:
+    text = mistakes.document
+    top = Node(mistakes, {} if text.values is None else text.values)
+    with parse_errors(f"{text.path} as an experiment file", refused):
         if not top.is_a(dict):
-            top.mistakes.check()
+            mistakes.check()
         return _read_sections(top, code, columns)
 
 

@@ -236,8 +236,8 @@ class Results:
     """The tables of one run; fold and seed number the repeats of a model.
 
     cells: one row per model, fold and seed: cell (its hash), model, options (JSON), fold, seed,
-        error (null: it succeeded; "not run yet": the run was interrupted), train_seconds, judge_seconds, epoch_seconds (mean, null
-        without epochs), epochs, peak_mb.
+        error (null: it succeeded; "not run yet": the run was interrupted), train_seconds,
+        judge_seconds, epoch_seconds (mean, null without epochs), epochs, peak_mb.
     values: (cell, model, fold, seed, protocol, metric, value, corrected, coverage); protocol is
         the key of experiment.protocols, metric as `Protocol.name` writes it; corrected may be null.
     views: (model, fold, seed, protocol, view, group, units, metric, value).

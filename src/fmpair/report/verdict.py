@@ -206,7 +206,7 @@ def command_of(results: Results) -> str:
 
 
 def waiting_warnings(results: Results) -> list[str]:
-    """Return a line if the run was interrupted: what was not run, and the command that continues."""
+    """Return a line if the run was interrupted: what is not run, and the command to continue."""
     waiting = results.waiting
     if waiting.is_empty():
         return []
