@@ -242,7 +242,8 @@ class Results:
         the key of experiment.protocols, metric as `Protocol.name` writes it; corrected may be null.
     views: (model, fold, seed, protocol, view, group, units, metric, value).
     curves: (model, fold, seed, epoch, seconds, loss, part, metric, value); metric null: loss only.
-    trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning.
+    trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning; trials
+        are numbered from 1.
     units: by protocol a frame (model, fold, seed, unit, row, user, item, one column per metric).
     manifest: provenance, see `fmpair.experiment.run.manifest`.
     """
