@@ -473,3 +473,16 @@ def test_training_events_of_a_random_split_have_gaps_and_those_of_a_split_in_tim
     data = Dataset.from_frame(frame)
     assert not leave_last_out(data).parts(data)[0].gaps
     assert split_of(np.array([1, 2, 4, 5]), np.zeros(0), np.array([0, 3])).parts(data)[0].gaps
+
+
+def test_users_who_have_interacted_with_all_other_items_have_nothing_left_to_rank():
+    train = Dataset.from_frame(
+        pl.DataFrame({"user": ["ann"] * 3 + ["bob"], "item": ["x", "y", "z", "x"]})
+    )
+    model = Popularity().fit(train)
+    tests = [pl.DataFrame({"user": users, "item": ["z"] * len(users)})
+             for users in (["ann"], ["ann", "bob"])]  # fmt: skip
+    with pytest.raises(DataError, match=r"^nothing is left to rank: every user of the test events"):
+        evaluate(model, train, Dataset.from_frame(tests[0]), Protocol(seen="train"))
+    with pytest.warns(Notice, match="^1 of 2 lists count as perfect: nothing is left to rank"):
+        evaluate(model, train, Dataset.from_frame(tests[1]), Protocol(seen="train"))

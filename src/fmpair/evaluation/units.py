@@ -12,7 +12,7 @@ from fmpair.data import Dataset
 from fmpair.data.parts import by_time_order
 from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.errors import DataError, OptionError, listing, named, notice, unknown
 from fmpair.evaluation.earlier_events import (
     ALL,
     Memory,
@@ -206,12 +206,35 @@ def candidates_of(
 ) -> Pool | np.ndarray:
     """Return the candidates: bool [items] for full ranking, else a Pool to draw from."""
     candidates = _candidates(train, test, protocol, units)
-    if not any(_has_other_items(candidates, units, unit) for unit in range(len(units.row))):
+    every = range(len(units.row))
+    if not any(_has_other_items(candidates, units, unit) for unit in every):
+        if any(_has_other_items(candidates, units, unit, hidden=False) for unit in every):
+            raise DataError(
+                "nothing is left to rank: every user of the test events has interacted with all "
+                f"other items; {named('seen', 'none')} ranks seen items too"
+            )
         raise DataError(
             f"under {protocol.id} every list has only relevant items, so any model would be "
             "perfect: add candidates that are not relevant"
         )
+    if not isinstance(candidates, Pool):
+        _note_nothing_left(candidates, units)
     return candidates
+
+
+def _note_nothing_left(candidates: np.ndarray, units: Units) -> None:
+    """Issue a notice about lists from which the seen items leave only relevant ones."""
+    task = units.task
+    hidden = np.diff(task.hidden.start)[task.owner]
+    removed = hidden + np.diff(task.relevant.start)
+    full = np.flatnonzero((hidden > 0) & (removed >= candidates.sum()))
+    count = sum(not _has_other_items(candidates, units, int(unit)) for unit in full)
+    if count:
+        notice(
+            f"{count:,} of {len(units.row):,} lists count as perfect: nothing is left to rank for "
+            f"users who have interacted with all other items; {named('seen', 'none')} ranks seen "
+            "items too"
+        )
 
 
 def _candidates(
@@ -244,8 +267,10 @@ def _candidates(
     )
 
 
-def _has_other_items(candidates: Pool | np.ndarray, units: Units, unit: int) -> bool:
-    """Return whether a unit's list has an item that is not relevant."""
+def _has_other_items(
+    candidates: Pool | np.ndarray, units: Units, unit: int, hidden: bool = True
+) -> bool:
+    """Return whether a unit's list has an item that is not relevant; hidden: without seen ones."""
     if isinstance(candidates, Pool):
         rows, row = candidates.items, candidates.row[unit]
         listed = rows.column[rows.start[row] : rows.start[row + 1]]
@@ -255,6 +280,7 @@ def _has_other_items(candidates: Pool | np.ndarray, units: Units, unit: int) -> 
     removed = [
         part.column[part.start[number] : part.start[number + 1]]
         for part, number in ((task.relevant, unit), (task.hidden, task.owner[unit]))
+        if hidden or part is task.relevant
     ]
     return bool((~np.isin(listed, np.concatenate(removed))).any())
 
