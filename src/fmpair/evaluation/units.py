@@ -12,7 +12,7 @@ from fmpair.data import Dataset
 from fmpair.data.parts import by_time_order
 from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, listing, named, notice, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.evaluation.earlier_events import (
     ALL,
     Memory,
@@ -217,24 +217,7 @@ def candidates_of(
             f"under {protocol.id} every list has only relevant items, so any model would be "
             "perfect: add candidates that are not relevant"
         )
-    if not isinstance(candidates, Pool):
-        _note_nothing_left(candidates, units)
     return candidates
-
-
-def _note_nothing_left(candidates: np.ndarray, units: Units) -> None:
-    """Issue a notice about lists from which the seen items leave only relevant ones."""
-    task = units.task
-    hidden = np.diff(task.hidden.start)[task.owner]
-    removed = hidden + np.diff(task.relevant.start)
-    full = np.flatnonzero((hidden > 0) & (removed >= candidates.sum()))
-    count = sum(not _has_other_items(candidates, units, int(unit)) for unit in full)
-    if count:
-        notice(
-            f"{count:,} of {len(units.row):,} lists count as perfect: nothing is left to rank for "
-            f"users who have interacted with all other items; {named('seen', 'none')} ranks seen "
-            "items too"
-        )
 
 
 def _candidates(
