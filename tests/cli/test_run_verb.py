@@ -1,7 +1,10 @@
 import json
 import sys
+from importlib import import_module
 
 import pytest
+
+from fmpair.experiment import pool
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures")]
 
@@ -180,3 +183,40 @@ def test_a_run_goes_on_only_with_the_same_permission(fmpair, file):
     again = fmpair("run", "tiny.yaml", own, "-q")
     assert again.code == 1 and "allow_code=True" in again.err
     assert fmpair("report", "runs/tiny").code == 0, "a report runs nothing"
+
+
+def test_the_report_of_an_interrupted_run_names_what_is_not_run_yet_and_how_to_go_on(
+    fmpair, file, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", ["/bin/fmpair", "run", "tiny.yaml", "seeds=[1, 2]"])
+    run_cell, done = pool.run_cell, []
+
+    def interrupted(*arguments):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(arguments)
+        return run_cell(*arguments)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(pool, "run_cell", interrupted)
+        assert fmpair("run", "tiny.yaml", "seeds=[1, 2]", "-q").code == 130
+    said = fmpair("report", "runs/tiny")
+    line = "1 of 4 repeats is not run yet (fm-pair): fmpair run tiny.yaml 'seeds=[1, 2]' continues"
+    assert said.code == 0 and f"{line} the run." in said.err
+    page = (file.parent / "runs" / "tiny" / "report.md").read_text()
+    assert "1 of 4 repeats is not run yet (fm-pair)" in page
+    assert "failed" not in page and "Failures" not in page
+    assert fmpair("run", "tiny.yaml", "seeds=[1, 2]", "-q").code == 0
+    assert "not run yet" not in (file.parent / "runs" / "tiny" / "report.md").read_text()
+
+
+def test_the_report_of_a_run_interrupted_while_tuning_says_how_to_go_on(fmpair, file, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["/bin/fmpair", "run", "tiny.yaml"])
+    monkeypatch.setattr(import_module("fmpair.experiment.run"), "tune", interrupted)
+    assert fmpair("run", "tiny.yaml", "-q").code == 130
+    said = fmpair("report", "runs/tiny")
+    assert said.code == 1
+    assert "holds no results yet: fmpair run tiny.yaml continues the run" in said.err

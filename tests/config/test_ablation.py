@@ -124,16 +124,16 @@ def test_an_experiment_with_ablations_is_the_same_after_a_round_trip(file):
         (["models.1.ablation=true"],
          "command line: models.1.ablation: must be one of without, both or null, not true"),
         (["models.1.context=[]"],
-         "a.yaml:4: models.1.ablation: nothing to leave out: the model uses no context and no user "
-         "or item attributes"),
+         "command line, models.1.context=[]: models.1.ablation: nothing to leave out: the model "
+         "uses no context and no user or item attributes"),
         (["models.0={kind: popularity, name: FM without day}"],
-         "a.yaml:4: models.1: there is a model 'FM without day' already: give this one another "
-         "name"),
+         "command line, models.0={kind: popularity, name: FM without day}: models.1: there is a "
+         "model 'FM without day' already: give this one another name"),
         (["data.path=u.csv"],
-         "a.yaml:1: data: no item column found"),
+         "command line, data.path=u.csv: data: no item column found"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_its_line_and_nothing_else_is(file, changes, line):
+def test_a_mistake_is_told_with_its_override_and_nothing_else_is(file, changes, line):
     [found] = mistakes(file(FILE + "compare: {baseline: FM with no field}\n"), *changes)
     assert found.startswith(line)
 

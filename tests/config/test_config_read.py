@@ -287,7 +287,8 @@ def test_a_metric_that_no_protocol_can_judge_is_a_mistake(file):
     ]
     sampled = "protocols.u={candidates: uniform}"
     assert mistakes(file(text), sampled) == [
-        "a.yaml:3: metrics.2: coverage@5 needs a protocol with candidates: all or train"
+        "command line, protocols.u={candidates: uniform}: metrics.2: coverage@5 needs a protocol "
+        "with candidates: all or train"
     ]
 
 
@@ -483,6 +484,53 @@ views: [context:dya]
     ]
 
 
+def test_wrong_options_and_missing_columns_are_reported_together_at_their_places(file):
+    file(CLICKS, "c.csv")
+    text = """\
+data: {path: c.csv, user: uid, item: app}
+filter: [{at_lest: {count: 2}}, {leaked: {}}, above_mean]
+split: {kind: by-attribute}
+models:
+  - popularity
+  - {kind: fm-pair, factors: many, context: [hours]}
+metrics: [ndgc@10, ndcg@10, rmse]
+views: [3, popularty, context:dya]
+"""
+    found = mistakes(file(text), check=validate)
+    assert [line.partition(": ")[2].partition(": ")[0] for line in found] == [
+        *("filter.0.at_lest", "filter.1.leaked", "filter.2", "split", "models.1.factors"),
+        *("models.1.context", "metrics.0", "metrics.2", "views.0", "views.1", "views.2"),
+    ]
+    assert "a.yaml:8: views.2: unknown column 'dya'. Did you mean 'day'? Known: hour, day" in found
+    # with a mistake in the section `data`, columns are not known
+    text = text.replace("user: uid", "usr: uid")
+    assert not [line for line in mistakes(file(text), check=validate) if "unknown column" in line]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("foo.bar=3", "foo: unknown section 'foo'."),
+        ("models.1.kind=ease", "models.1.factors: unknown option 'factors'."),
+        ("models=[ease]", "compare.baseline: unknown model 'popularity'."),
+        ("data.set=ml-100k", "data: must have exactly one of"),
+        ("models.1.name=popularity", "models.1: there is a model 'popularity' already"),
+    ],
+)
+def test_what_an_override_breaks_elsewhere_is_blamed_on_it_as_typed(file, override, said):
+    [found] = mistakes(file(SMALL + "compare: {baseline: popularity}\n"), "seeds=[1]", override)
+    blamed = override if override != "models=[ease]" else f"seeds=[1] {override}"
+    assert found.startswith(f"command line, {blamed}: {said}")
+
+
+def test_a_mistake_of_the_file_is_not_blamed_on_an_override(file):
+    text = SMALL.replace("factors: 4", "factors: many")
+    assert mistakes(file(text), "models.1.epochs=none") == [
+        "a.yaml:2: models.1.factors: must be a whole number or null, not 'many'",
+        "command line: models.1.epochs: must be a whole number, not 'none'",
+    ]
+
+
 def test_fields_may_be_named_with_their_side_or_be_the_source_of_a_domain(file):
     file("user,item,hour,domain\na,x,1,books\na,y,2,songs\n", "c.csv")
     text = """\
@@ -548,7 +596,8 @@ def test_fits_without_end_are_refused(file):
     seeds = list(range(15_000))
     path = file(SMALL + "split: {kind: folds, count: 5}\n")
     assert mistakes(path, f"seeds={seeds}") == [
-        "a.yaml:1: 2 models, 5 folds and 15,000 seeds make 150,000 fits, the limit is 100,000"
+        f"command line, {f'seeds={seeds}'[:60]} ...: 2 models, 5 folds and 15,000 seeds make "
+        "150,000 fits, the limit is 100,000"
     ]
     assert mistakes(path, "run.workers=100000", "tune.trials=1000000000") == [
         "command line: tune.trials: must be at most 100,000, not 1,000,000,000",

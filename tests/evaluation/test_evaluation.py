@@ -473,3 +473,14 @@ def test_training_events_of_a_random_split_have_gaps_and_those_of_a_split_in_tim
     data = Dataset.from_frame(frame)
     assert not leave_last_out(data).parts(data)[0].gaps
     assert split_of(np.array([1, 2, 4, 5]), np.zeros(0), np.array([0, 3])).parts(data)[0].gaps
+
+
+def test_users_who_have_interacted_with_all_other_items_have_nothing_left_to_rank():
+    train = Dataset.from_frame(
+        pl.DataFrame({"user": ["ann"] * 3 + ["bob"], "item": ["x", "y", "z", "x"]})
+    )
+    model = Popularity().fit(train)
+    test = Dataset.from_frame(pl.DataFrame({"user": ["ann"], "item": ["z"]}))
+    with pytest.raises(DataError, match=r"^nothing is left to rank: every user of the test events"):
+        evaluate(model, train, test, Protocol(seen="train"))
+    assert evaluate(model, train, test, Protocol(seen="none")).means

@@ -42,7 +42,7 @@ def test_the_options_that_did_best_on_validation_are_those_of_the_cells(results)
 
 
 def test_the_first_trial_is_the_recipes_own_setting(results):
-    first = results.trials.filter(model="tuned", trial=0)["options"]
+    first = results.trials.filter(model="tuned", trial=1)["options"]
     assert [options(text)["learning_rate"] for text in first] == [0.1, 0.1]
 
 
@@ -157,7 +157,7 @@ def test_no_setting_is_tried_twice_and_the_search_ends_when_all_are_tried(tmp_pa
     asked = experiment(tmp_path, **{**faulty(at=9, workers=workers), "tune": Tuning(8, seed=seed)})
     results = run(asked, progress=said.append)
     assert [sorted(settings) for settings in tried(results)] == [[0, 1, 2], [0, 1, 2]]
-    assert results.trials["trial"].to_list() == [0, 1, 2] * 2
+    assert results.trials["trial"].to_list() == [1, 2, 3] * 2
     told = [line for line in said if "settings are tried" in line]
     assert told == [
         f"other, fold {fold}: all 3 settings are tried; 5 of 8 trials are not needed"
@@ -211,7 +211,7 @@ def test_models_with_equal_budgets_try_as_many_settings_of_their_own(budgeted):
 
 def test_the_first_setting_of_a_machine_is_its_own_and_lower_rungs_have_fewer_epochs(budgeted):
     trials = budgeted.trials.filter(model="machine", fold=0)
-    found = [options(text) for text in trials.filter(trial=0)["options"]]
+    found = [options(text) for text in trials.filter(trial=1)["options"]]
     assert [one["epochs"] for one in found] == [2, 4, 8]
     decided = {"history": 0, "order": 2, "pairs": None, "times": False, "fields": {}}
     decided["factors3"] = None

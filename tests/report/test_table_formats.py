@@ -1,17 +1,18 @@
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from toy_results import results_of
 
-from fmpair.config.experiment import Comparison
+from fmpair.config.experiment import Comparison, Source, Step
 from fmpair.evaluation import Protocol
 from fmpair.report.model_comparison import comparison
 from fmpair.report.output import terminal
 from fmpair.report.result_tables import main_table, one_fit_note
-from fmpair.report.table_formats import csv, paper_tables
+from fmpair.report.table_formats import csv, latex, paper_tables
 
 
 def first_cells(content):
@@ -92,12 +93,36 @@ def test_the_caption_says_what_is_averaged_and_what_one_fit_can_show(one):
     caption = next(
         line for line in paper_tables(one[1])["column"].splitlines() if "caption" in line
     )
-    assert "means over 200 users, one list each" in caption
-    assert "against pop\\_ularity" in caption
+    assert "Means over 200 users, one list each" in caption
     assert "the smallest difference that would have been found" in caption
     assert "compares these fitted models" in caption and "3 seeds of each" in caption
     events = compared(unit="interaction")[1]
     assert "200 test events, one list each" in paper_tables(events)["page"]
+
+
+def test_the_caption_names_data_split_protocol_seeds_test_correction_and_direction(one):
+    caption = paper_tables(one[1])["column"].split(r"\caption{")[1].splitlines()[0]
+    for part in (
+        "{Full ranking. Data: generated. Split: folds. Protocol: user/all/seen=",
+        "Seeds: 1. ",
+        "Test: paired randomisation test over 200 users. ",
+        "Correction: Holm, for all comparisons of a metric. ",
+        "Stars: significantly higher than pop\\_ularity (*, **, ***: p $<$ .05, .01, .001). ",
+        "with a power of 80 \\% before the correction.",
+    ):
+        assert part in "{" + caption
+    experiment = replace(
+        one[0].experiment,
+        data=Source(path="/home/ann/plays.csv"),
+        split=Step("folds", {"count": 3}),
+        compare=Comparison(baseline="better", test="wilcoxon"),
+    )
+    other = comparison(replace(one[0], experiment=experiment), "full ranking")
+    caption = paper_tables(other)["page"]
+    assert "Data: plays.csv. Split: folds (count 3). " in caption and "ann" not in caption
+    assert "Wilcoxon" in caption and "significantly lower than better (" in caption
+    report = latex(main_table(other))
+    assert r"\caption{Full ranking. Data: plays.csv. Split: folds (count 3). Protocol: " in report
 
 
 def test_a_page_has_all_metrics_and_no_deviation_of_a_deterministic_model():

@@ -1,6 +1,7 @@
 """FMPair.tune: what is searched, held out and chosen; kills, interrupts and mistakes."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -110,7 +111,7 @@ def test_the_result_has_the_recipe_and_its_trials(shop, tuned):
     assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.held_out == "latest"
     assert isinstance(tuned.recipe.history, int | dict) and tuned.recipe.dropout is not None
     trials = tuned.trials
-    assert trials["trial"].to_list() == list(range(8)) and trials["chosen"].sum() == 1
+    assert trials["trial"].to_list() == list(range(1, 9)) and trials["chosen"].sum() == 1
     assert trials["first"].to_list() == [True] + [False] * 7
     chosen = trials.filter("chosen").row(0, named=True)
     assert chosen["epochs"] == 8 and chosen["gain"] >= 0
@@ -234,6 +235,20 @@ def test_a_line_says_what_a_trial_changes(shop):
     recipe().tune(shop, trials=3, progress=lines.append)
     assert lines[0].startswith("trial 1 (as given), stage 1 of 3: ndcg@10 0.")
     assert any(line.startswith("trial 2 (history ") for line in lines)
+
+
+def test_the_best_so_far_is_that_of_the_stage_it_names(shop):
+    lines, scores = [], {}
+    recipe().tune(shop, trials=8, progress=lines.append)
+    for line in lines:
+        text = r"trial (\d+) .*, stage (\d) of 3(?:, second seed)?: ndcg@10 ([\d.]+); (.*)"
+        trial, stage, score, rest = re.fullmatch(text, line).groups()
+        scores.setdefault((stage, trial), score)
+        stage, score, trial, first = re.fullmatch(
+            r"best so far at stage (\d): ([\d.]+) \(trial (\d+)\), first ([\d.]+)", rest
+        ).groups()
+        assert (scores[stage, trial], scores[stage, "1"]) == (score, first)
+    assert len({stage for stage, _ in scores}) == 3
 
 
 def test_one_trial_is_one_trial(shop):

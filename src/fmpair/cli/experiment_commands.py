@@ -254,7 +254,7 @@ def note_failures(results: Results) -> bool:
     """Print what failed, if anything: a line per model, or one if nothing succeeded."""
     from fmpair.experiment.tuning import failure
 
-    errors = results.cells.filter(results.cells["error"].is_not_null())
+    errors = results.failed
     failed, total = len(errors), len(results.cells)
     if failed and failed == total:
         note(f"no model finished: all {total} cells failed, first {errors['model'][0]}: "

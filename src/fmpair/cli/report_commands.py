@@ -38,10 +38,12 @@ def report(
     """Write the report of a run again: one page, tables, figures."""
     from fmpair.experiment.folder import results
     from fmpair.report.output import write
+    from fmpair.report.verdict import waiting_warnings
 
     note_no_figures()
     run_results = results(run)
     print(write(run_results, output or run, exact))
+    note("\n".join(waiting_warnings(run_results)))
     if run_results.values.is_empty():
         note_failures(run_results)
         raise typer.Exit(USER_MISTAKE)

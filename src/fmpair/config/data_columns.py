@@ -100,7 +100,7 @@ def _after_filter(header: Header, step: Step) -> Header:
     if step.kind == "merge_duplicates" and not step.options.get("context", True):
         events = tuple(name for name in header.events if name not in header.context)
         return replace(header, events=events, context=())
-    if step.kind == "leaked" and step.options["column"] in header.items:
+    if step.kind == "leaked" and step.options.get("column") in header.items:
         column = step.options["column"]
         return replace(
             header,
@@ -191,7 +191,10 @@ def uses_ratings(experiment: Experiment) -> bool:
 
 
 def missing_columns(experiment: Experiment) -> list[Mistake]:
-    """Return the key path and error text of each column the data lack; models are by label."""
+    """Return the key path and error text of each column the data lack.
+
+    Models, filters, metrics and views have their name in the path, instead of their position.
+    """
     try:
         header = header_of(experiment.data, experiment.filters)
     except FmpairError as error:
@@ -203,10 +206,10 @@ def missing_columns(experiment: Experiment) -> list[Mistake]:
         return mistakes
     for model in experiment.models:
         mistakes += _missing_of_model(model, header)
-    for number, view in enumerate(experiment.views):
+    for view in experiment.views:
         if view.startswith(CONTEXT):
             names = [view.removeprefix(CONTEXT)]
-            mistakes += _missing(("views", number), "column", names, header.events)
+            mistakes += _missing(("views", view), "column", names, header.events)
     for label, protocol in experiment.protocols.items():
         gain = [] if protocol.gain is None else [protocol.gain]
         mistakes += _missing(("protocols", label, "gain"), "column", gain, header.events)
@@ -275,18 +278,18 @@ def _fields(model: Candidate, header: Header) -> list[str]:
 def _missing_roles(experiment: Experiment, header: Header) -> list[Mistake]:
     """Return mistakes of filters, splits and metrics that need ratings, times or domains."""
     mistakes: list[Mistake] = []
-    if experiment.split.kind == "by_attribute":
+    if experiment.split.kind == "by_attribute" and "column" in experiment.split.options:
         sides = (("user", header.users), ("item", header.items))
         known = [*header.events, *header.users, *header.items]
         known += [f"{role}.{name}" for role, names in sides for name in names]
         column = experiment.split.options["column"]
         mistakes += _missing(("split", "column"), "column", [column], known)
     steps: list[tuple[KeyPath, str]] = [(("split",), experiment.split.kind)]
-    steps += [(("filter", n), step.kind) for n, step in enumerate(experiment.filters)]
+    steps += [(("filter", step.kind), step.kind) for step in experiment.filters]
     needs = [(key, kind, NEEDS[kind]) for key, kind in steps if kind in NEEDS]
     needs += [
-        (("metrics", n), name, "rating")
-        for n, name in enumerate(experiment.metrics)
+        (("metrics", name), name, "rating")
+        for name in experiment.metrics
         if Metric.parse(name).name in ERRORS
     ]
     if experiment.data.options.get("merge_repeats") is not None:

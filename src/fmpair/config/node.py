@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fmpair.checks import unknown_option
-from fmpair.config.document import Document, KeyPath
+from fmpair.config.document import COMMAND_LINE, Document, KeyPath
 from fmpair.config.option_schema import Options, fits, words
 from fmpair.errors import ConfigError, FmpairError, in_file, listing, spelled, unknown
 
 Made = TypeVar("Made")
 MAX_MISTAKES = 100  # reported together
+SHOWN = 60  # characters of an override
 
 
 @dataclass
@@ -27,13 +28,21 @@ class Mistakes:
         if len(self.entries) >= MAX_MISTAKES:
             raise ConfigError([*self.lines(), f"{MAX_MISTAKES} mistakes: reading stops here"])
 
-    def lines(self) -> list[str]:
-        """Return one line per mistake: this file's first, then extended files, then overrides."""
+    def lines(
+        self, overrides: Sequence[str] = (), alone: Container[tuple[KeyPath, str]] = ()
+    ) -> list[str]:
+        """Return one line per mistake: this file's first, then extended files, then overrides.
+
+        alone: the mistakes of the files without the overrides, which are to blame for all others.
+        """
         rows = []
         for path, text in self.entries:
             origin = self.document.origin(path)
+            file, place = str(origin.file or ""), str(origin)
+            if file and overrides and (path, text) not in alone:
+                file, place = "", f"{COMMAND_LINE}, {_nearest(overrides, path)}"
             key = f"{'.'.join(map(str, path))}: " if path else ""
-            rows.append((str(origin.file or ""), origin.line, f"{origin}: {key}{text}"))
+            rows.append((file, origin.line, f"{place}: {key}{text}"))
         main = str(self.document.path)
         rows.sort(key=lambda row: (row[0] == "", row[0] != main, row[0], row[1]))
         return [line for _, _, line in rows]
@@ -42,6 +51,20 @@ class Mistakes:
         """Raise ConfigError if there are any."""
         if self.entries:
             raise ConfigError(self.lines())
+
+
+def _nearest(overrides: Sequence[str], path: KeyPath) -> str:
+    """Return the overrides that share most keys with a path, as typed."""
+    keys = [str(key) for key in path]
+
+    def shared(override: str) -> int:
+        theirs = override.partition("=")[0].split(".")
+        return next((n for n, pair in enumerate(zip(keys, theirs)) if pair[0] != pair[1]),
+                    min(len(keys), len(theirs)))  # fmt: skip
+
+    most = max(map(shared, overrides))
+    nearest = (override for override in overrides if shared(override) == most)
+    return " ".join(each if len(each) <= SHOWN else f"{each[:SHOWN]} ..." for each in nearest)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from fmpair.config import option_schema as schema
 from fmpair.config.ablation import expand_ablations
 from fmpair.config.data_columns import missing_columns
 from fmpair.config.data_section import read_filters, read_source, read_split
-from fmpair.config.document import parse_yaml, refused
-from fmpair.config.experiment import TESTS, Experiment, Source, Step
+from fmpair.config.document import KeyPath, parse_yaml, refused
+from fmpair.config.experiment import TESTS, Candidate, Experiment, Source, Step
 from fmpair.config.model_section import (
     Code,
     Models,
@@ -31,7 +32,7 @@ from fmpair.config.model_section import (
     read_models,
     read_seeds,
 )
-from fmpair.config.node import Mistakes, Node, one_line
+from fmpair.config.node import MAX_MISTAKES, Mistakes, Node, one_line
 from fmpair.config.option_schema import Option, Options
 from fmpair.data.columns.roles import find_column
 from fmpair.data.formats.source import parse_errors
@@ -49,18 +50,6 @@ MAXIMA = {"trials": 100_000, "workers": 256}
 RULE_KEYS = ("where", "limit", "boost", "diversity", "exclude_shown")
 
 
-@dataclass(frozen=True)
-class ReadExperiment:
-    """An experiment with the nodes of its file, which messages need.
-
-    top: the node of the whole file; entries: the node of each model, by label.
-    """
-
-    experiment: Experiment
-    top: Node
-    entries: Mapping[str, Node]
-
-
 def read(path: str | Path, overrides: Sequence[str] = (), allow_code: bool = False) -> Experiment:
     """Read an experiment file; ConfigError lists all its mistakes.
 
@@ -69,8 +58,7 @@ def read(path: str | Path, overrides: Sequence[str] = (), allow_code: bool = Fal
     its folder. Such a file can do whatever you can: allow it only for files you trust.
     """
     code: Code = "allowed" if allow_code else "refused"
-    experiment = _read(path, overrides, code).experiment
-    return replace(experiment, allow_code=allow_code)
+    return replace(_read(path, overrides, code), allow_code=allow_code)
 
 
 def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -78,26 +66,35 @@ def validate(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 
     No code from outside fmpair is imported, so the options of such models are not checked.
     """
-    checked = _read(path, overrides, "unseen")
-    with parse_errors(f"{path} as an experiment file", refused):
-        for key, text in missing_columns(checked.experiment):
-            if key[0] == "models":  # labels here, list positions in the file
-                key = (*checked.entries[str(key[1])].path, *key[2:])
-            checked.top.mistakes.add(key, text)
-        checked.top.mistakes.check()
-    return checked.experiment
+    return _read(path, overrides, "unseen", columns=True)
 
 
-def _read(path: str | Path, overrides: Sequence[str], code: Code) -> ReadExperiment:
-    text = document.read(path, overrides)
-    top = Node(Mistakes(text), {} if text.values is None else text.values)
-    with parse_errors(f"{path} as an experiment file", refused):
+def _read(
+    path: str | Path, overrides: Sequence[str], code: Code, columns: bool = False
+) -> Experiment:
+    mistakes = Mistakes(document.read(path, overrides))
+    try:
+        return _read_document(mistakes, code, columns)
+    except ConfigError:
+        if not overrides or not 0 < len(mistakes.entries) < MAX_MISTAKES:
+            raise
+        alone = Mistakes(document.read(path))
+        with suppress(FmpairError):
+            _read_document(alone, code, columns)
+        raise ConfigError(mistakes.lines(overrides, alone.entries)) from None
+
+
+def _read_document(mistakes: Mistakes, code: Code, columns: bool) -> Experiment:
+    text = mistakes.document
+    top = Node(mistakes, {} if text.values is None else text.values)
+    with parse_errors(f"{text.path} as an experiment file", refused):
         if not top.is_a(dict):
-            top.mistakes.check()
-        return _read_sections(top, code)
+            mistakes.check()
+        return _read_sections(top, code, columns)
 
 
-def _read_sections(top: Node, code: Code) -> ReadExperiment:
+def _read_sections(top: Node, code: Code, columns: bool) -> Experiment:
+    """columns: whether to look up the named columns in the data."""
     for name in top.value:
         top.at(name).holding(name).is_in("section", schema.TEXTS)
     for name in ("data", "models"):
@@ -110,25 +107,50 @@ def _read_sections(top: Node, code: Code) -> ReadExperiment:
     _check_validation(source, split, models)
     check_budgets(models.values(), sections["tune"].trials)
     _check_metrics(top, sections)
+    # An empty source or split stands for a mistake, with which no experiment is returned.
+    experiment = Experiment(
+        data=source or Source(), models=_candidates(models), split=split or Step(""), **sections
+    )
+    if columns and source is not None:
+        _check_columns(top, experiment, models)
     if any(entry.value.get("ablation") for _, entry in models.values()):
         top.mistakes.check()  # read the header of the data only if there are no other mistakes
-        models, sections["ablations"] = expand_ablations(
-            models, top.at("data"), source or Source(), sections.get("filters", ())
+        models, ablations = expand_ablations(
+            models, top.at("data"), experiment.data, experiment.filters
         )
         top.mistakes.check()
-    baseline = sections["compare"].baseline
+        experiment = replace(experiment, models=_candidates(models), ablations=ablations)
+    baseline = experiment.compare.baseline
     if baseline is not None and models:
         top.at("compare").at("baseline").is_in("model", models)
     top.mistakes.check()
-    _check_cells(top, models, split or Step(""), sections.get("seeds", (0,)))
-    experiment = Experiment(
-        name=sections.pop("name"),
-        data=source or Source(),  # never the empty one: a missing source is a mistake
-        models=tuple(candidate for candidate, _ in models.values()),
-        split=split or Step(""),
-        **sections,
-    )
-    return ReadExperiment(experiment, top, {label: entry for label, (_, entry) in models.items()})
+    _check_cells(top, models, experiment.split, experiment.seeds)
+    return experiment
+
+
+def _candidates(models: Models) -> tuple[Candidate, ...]:
+    return tuple(candidate for candidate, _ in models.values())
+
+
+def _check_columns(top: Node, experiment: Experiment, models: Models) -> None:
+    """Record the named columns that the data lack; columns are unknown if `data` has a mistake."""
+    if any(path[:1] == ("data",) for path, _ in top.mistakes.entries):
+        return
+    for key, text in missing_columns(experiment):
+        top.mistakes.add(_place(top, models, key), text)
+
+
+def _place(top: Node, models: Models, key: KeyPath) -> KeyPath:
+    """Return the position in the file of what has a name: a model, or an entry of a list."""
+    if key[0] == "models":
+        return (*models[str(key[1])][1].path, *key[2:])
+    if key[0] not in ("filter", "metrics", "views"):
+        return key
+    for number, entry in enumerate(top.value[key[0]]):
+        name = entry.get("kind", next(iter(entry), "")) if isinstance(entry, dict) else entry
+        if str(name).replace("-", "_") == str(key[1]).replace("-", "_"):
+            return (key[0], number)
+    return key[:1]
 
 
 def _other_sections(top: Node) -> dict[str, Any]:
@@ -243,10 +265,11 @@ def read_metrics(node: Node) -> tuple[str, ...]:
 
 def read_views(node: Node) -> tuple[str, ...]:
     """Read `views`: popularity, activity, warmth, events, context:COLUMN."""
-    for entry in node.items():
-        if entry.is_a(str) and not entry.value.startswith(CONTEXT):
-            entry.is_in("view", VIEWS)
-    return tuple(node.value) if isinstance(node.value, list) else ()
+    return tuple(
+        entry.value
+        for entry in node.items()
+        if entry.is_a(str) and (entry.value.startswith(CONTEXT) or entry.is_in("view", VIEWS))
+    )
 
 
 # Checks across sections.

@@ -12,7 +12,7 @@ from fmpair.data import Dataset
 from fmpair.data.parts import by_time_order
 from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import DataError, OptionError, listing, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.evaluation.earlier_events import (
     ALL,
     Memory,
@@ -206,7 +206,13 @@ def candidates_of(
 ) -> Pool | np.ndarray:
     """Return the candidates: bool [items] for full ranking, else a Pool to draw from."""
     candidates = _candidates(train, test, protocol, units)
-    if not any(_has_other_items(candidates, units, unit) for unit in range(len(units.row))):
+    every = range(len(units.row))
+    if not any(_has_other_items(candidates, units, unit) for unit in every):
+        if any(_has_other_items(candidates, units, unit, hidden=False) for unit in every):
+            raise DataError(
+                "nothing is left to rank: every user of the test events has interacted with all "
+                f"other items; {named('seen', 'none')} ranks seen items too"
+            )
         raise DataError(
             f"under {protocol.id} every list has only relevant items, so any model would be "
             "perfect: add candidates that are not relevant"
@@ -244,8 +250,10 @@ def _candidates(
     )
 
 
-def _has_other_items(candidates: Pool | np.ndarray, units: Units, unit: int) -> bool:
-    """Return whether a unit's list has an item that is not relevant."""
+def _has_other_items(
+    candidates: Pool | np.ndarray, units: Units, unit: int, hidden: bool = True
+) -> bool:
+    """Return whether a unit's list has an item that is not relevant; hidden: without seen ones."""
     if isinstance(candidates, Pool):
         rows, row = candidates.items, candidates.row[unit]
         listed = rows.column[rows.start[row] : rows.start[row + 1]]
@@ -255,6 +263,7 @@ def _has_other_items(candidates: Pool | np.ndarray, units: Units, unit: int) -> 
     removed = [
         part.column[part.start[number] : part.start[number + 1]]
         for part, number in ((task.relevant, unit), (task.hidden, task.owner[unit]))
+        if hidden or part is task.relevant
     ]
     return bool((~np.isin(listed, np.concatenate(removed))).any())
 

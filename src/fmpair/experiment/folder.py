@@ -236,13 +236,14 @@ class Results:
     """The tables of one run; fold and seed number the repeats of a model.
 
     cells: one row per model, fold and seed: cell (its hash), model, options (JSON), fold, seed,
-        error (null: it succeeded), train_seconds, judge_seconds, epoch_seconds (mean, null
-        without epochs), epochs, peak_mb.
+        error (null: it succeeded; "not run yet": the run was interrupted), train_seconds,
+        judge_seconds, epoch_seconds (mean, null without epochs), epochs, peak_mb.
     values: (cell, model, fold, seed, protocol, metric, value, corrected, coverage); protocol is
         the key of experiment.protocols, metric as `Protocol.name` writes it; corrected may be null.
     views: (model, fold, seed, protocol, view, group, units, metric, value).
     curves: (model, fold, seed, epoch, seconds, loss, part, metric, value); metric null: loss only.
-    trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning.
+    trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning; trials
+        are numbered from 1.
     units: by protocol a frame (model, fold, seed, unit, row, user, item, one column per metric).
     manifest: provenance, see `fmpair.experiment.run.manifest`.
     """
@@ -256,11 +257,24 @@ class Results:
     units: Mapping[str, pl.DataFrame]
     manifest: Mapping[str, Any]
 
+    @property
+    def failed(self) -> pl.DataFrame:
+        """The rows of `cells` that were run and have an error."""
+        return self.cells.filter(pl.col("error") != NOT_RUN)
+
+    @property
+    def waiting(self) -> pl.DataFrame:
+        """The rows of `cells` that an interrupted run has not run yet."""
+        return self.cells.filter(pl.col("error") == NOT_RUN)
+
 
 def results(folder: str | Path) -> Results:
     """Read the results of a run from its folder."""
     run = RunFolder(Path(folder))
     spec, plan = (whole_json(run.path / name) for name in (EXPERIMENT, PLAN))
+    manifest = whole_json(run.path / MANIFEST) or {}
+    if spec is not None and plan is None and "command" in manifest:  # interrupted while tuning
+        raise DataError(f"{folder} holds no results yet: {manifest['command']} continues the run")
     if spec is None or plan is None:
         raise DataError(f"{folder} holds no results: create them with fmpair run FILE")
     experiment = from_plain(spec)
@@ -277,7 +291,7 @@ def results(folder: str | Path) -> Results:
             label: _units(run, number, [row for row, _ in done])
             for number, label in enumerate(experiment.protocols)
         },
-        manifest=whole_json(run.path / MANIFEST) or {},
+        manifest=manifest,
     )
 
 

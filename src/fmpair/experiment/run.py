@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -108,7 +109,7 @@ def _begin(experiment: Experiment, prepared: PreparedData, folder: RunFolder) ->
             forget(path / name)
     before = read_json(path / files.MANIFEST) or {"began": now()}
     write_json(path / files.EXPERIMENT, spec)
-    write_json(path / files.MANIFEST, before)
+    write_json(path / files.MANIFEST, {**before, "command": anonymous(_command())})
     splitting.save(prepared.splits, path / files.SPLITS)
     return before["began"]
 
@@ -329,12 +330,17 @@ def manifest(
         "provenance": {r["cell"]["kind"]: r["provenance"] for r in done if r["provenance"]},
         "machine": _machine(),
         "seeds": list(experiment.seeds),
-        "command": " ".join(["fmpair", *sys.argv[1:]]),
+        "command": _command(),
         "began": began,
         "ended": now(),
         "seconds": sum(record["train_seconds"] + record["judge_seconds"] for record in done),
         "peak_mb": max((record["peak_mb"] for record in done), default=None),
     })  # fmt: skip
+
+
+def _command() -> str:
+    """Return the command of this process, as a shell takes it."""
+    return shlex.join(["fmpair", *sys.argv[1:]])
 
 
 def now() -> str:

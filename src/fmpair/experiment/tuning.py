@@ -115,7 +115,7 @@ def _next_trials(
             model = plan.with_options(study.model, study.options(job.number, job.rung))
             seed = experiment.seeds[0]
             cell = plan.cell_of(experiment, prepared, model, study.fold, seed, VALIDATION)
-            study.trials.append(Trial(job.number, cell))
+            study.trials.append(Trial(job.number + 1, cell))
             trials.append((study, job, cell))
     return trials
 
@@ -125,7 +125,7 @@ def _report(experiment: Experiment, study: Study, job: Job, record: Mapping[str,
         setting = study.search.settings[job.number]
         shown = ", ".join(f"{name} {value}" for name, value in setting.items())
         raise MachineError(
-            f"{study}: trial {job.number} ({shown}) was not finished: {record['error']}; "
+            f"{study}: trial {job.number + 1} ({shown}) was not finished: {record['error']}; "
             "the run stops, since a fault must not affect the choice; the same command resumes it"
         )
     value = value_of(experiment, record)

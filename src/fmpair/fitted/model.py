@@ -53,6 +53,7 @@ from fmpair.fitted.top_items import (
     chosen_items,
     hidden_places,
     list_frame,
+    noted,
     ruled,
     similar_frame,
 )
@@ -221,8 +222,7 @@ class FittedModel(ABC):
         frame of users and the items that each was shown.
         rules: Rules of a file, to which these are added.
         Returns a frame (user, context, item, score, rank) of the kind the model was fitted with,
-        or of the kind of `users`; columns are named as in the events, and other columns of a frame
-        of users are repeated.
+        or of the kind of `users`, whose other columns are kept; columns are named as in the events.
         """
         frame = query_frame(self.space, users, context, history, time)
         whole("n", n, 1)
@@ -238,7 +238,7 @@ class FittedModel(ABC):
             listed = chosen if ruling is None else None  # under rules, item numbers are ranked
             hidden = hidden_places(parts, listed, len(self.space.items))
             if ruling is None:
-                best = self.best(queries, chosen, hidden, n)
+                best = noted(self.best(queries, chosen, hidden, n), exclude_seen, chosen, pairs)
             else:
                 best = ruled(self, Ruled(queries, chosen, hidden, ruling), n)
                 ruling.issue_notices(best[2], chosen)

@@ -10,7 +10,7 @@ import polars as pl
 
 from fmpair.arrays import Rows, join_rows, pieces, renumbered
 from fmpair.checks import whole
-from fmpair.errors import OptionError, named
+from fmpair.errors import OptionError, named, notice
 from fmpair.features import FeatureSpace
 from fmpair.fitted.history import LiveState
 from fmpair.fitted.id_lookup import IdLookup, ids_of
@@ -60,6 +60,21 @@ def hidden_places(parts: Sequence[Rows | None], chosen: np.ndarray | None, items
     position = np.full(items, -1, np.int32)
     position[chosen] = np.arange(len(chosen))
     return renumbered(hidden, position)
+
+
+def noted(best: Best, exclude_seen: bool, *others: Any) -> Best:
+    """Issue a notice about lists that are empty because their users have seen all items.
+
+    others: what else can keep items from the lists, each None if it is not used.
+    """
+    lengths = best[2]
+    empty = int((lengths == 0).sum())
+    if empty and exclude_seen and all(other is None for other in others):
+        notice(
+            f"{empty:,} of {len(lengths):,} lists are empty: their users have interacted with all "
+            "items, so nothing is left to recommend"
+        )
+    return best
 
 
 def list_frame(

@@ -123,7 +123,7 @@ def tuning(results: Results) -> Figure | None:
     metric = good["metric"][0]
     best = pl.col("value").cum_min() if lower_is_better(metric) else pl.col("value").cum_max()
     so_far = good.sort("trial").with_columns(
-        best.over("model", "fold").alias("value"), pl.col("trial") + 1, seed=pl.lit(0)
+        best.over("model", "fold").alias("value"), seed=pl.lit(0)
     )
     so_far = so_far.unique(["model", "fold", "trial"], keep="last", maintain_order=True)
     title, caption = (

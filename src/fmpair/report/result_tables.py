@@ -83,11 +83,11 @@ def main_table(compared: ModelComparison) -> ReportTable:
         DETECTABLE,
         *([] if covered else ["Coverage"]),
     )  # fmt: skip
-    title = isolated(f"{compared.label[:1].upper()}{compared.label[1:]}")
     notes = _main_notes(compared, corrected, covered)
     return ReportTable(
-        slug(compared.label), title, columns, tuple(rows), compared.rows, notes=notes
-    )
+        slug(compared.label), title_of(compared), columns, tuple(rows), compared.rows, notes=notes,
+        setting=setting(compared),
+    )  # fmt: skip
 
 
 def details_table(compared: ModelComparison) -> ReportTable:
@@ -107,9 +107,11 @@ def details_table(compared: ModelComparison) -> ReportTable:
     columns = ("Model", "Metric", "Mean", "SD", "95 % interval", "Corrected", "Difference",
                "Relative", P_VALUE, DETECTABLE, "d", "p vs best", "Coverage", "Repeats", "Users",
                "Units")  # fmt: skip
-    name, title = f"{slug(compared.label)}-details", f"{isolated(compared.label)}: all numbers"
-    notes = (_test_note(compared, effect=True),)
-    return ReportTable(name, title, columns, tuple(rows), compared.rows, 2, notes, collapsed=True)
+    name, title = f"{slug(compared.label)}-details", f"{title_of(compared)}: all numbers"
+    notes = (f"{_mark_note(compared)} {_test_note(compared, effect=True)}".strip(),)
+    return ReportTable(
+        name, title, columns, tuple(rows), compared.rows, 2, notes, True, setting(compared)
+    )
 
 
 def field_tables(compared: ModelComparison) -> list[ReportTable]:
@@ -146,6 +148,7 @@ def view_table(results: Results, compared: ModelComparison, view: str) -> Report
         tuple(rows),
         means,
         notes=("In parentheses: units per seed. Bold: the best mean, not a significance test.",),
+        setting=setting(compared),
     )
 
 
@@ -248,6 +251,21 @@ def mean_over(compared: ModelComparison) -> str:
     }
     events = f"means over {count:,} test events, one list each"
     return lists.get(compared.protocol.partition("/")[0], events)
+
+
+def title_of(compared: ModelComparison) -> str:
+    """Return the label of the protocol, with a capital letter."""
+    return isolated(f"{compared.label[:1].upper()}{compared.label[1:]}")
+
+
+def setting(compared: ModelComparison) -> str:
+    """Return what the numbers come from, for a caption: data, split, protocol and seeds."""
+    data, split = isolated(compared.data), isolated(compared.split)
+    folds = f", on each of {compared.folds} folds" if compared.folds > 1 else ""
+    return (
+        f"Data: {data}. Split: {split}. Protocol: {compared.protocol}. "
+        f"Seeds: {compared.seeds}{folds}."
+    )
 
 
 def _main_notes(compared: ModelComparison, corrected: bool, covered: bool) -> tuple[str, ...]:
@@ -365,7 +383,7 @@ def _field_table(compared: ModelComparison, model: str) -> ReportTable:
     name = f"{slug(compared.label)}-fields-{slug(model)}"
     title = f"Which fields help {isolated(model)}: {metric_title(compared.metric)}"
     notes = _field_notes(compared, model, alone)
-    return ReportTable(name, title, columns, tuple(rows), data, 2, notes)
+    return ReportTable(name, title, columns, tuple(rows), data, 2, notes, setting=setting(compared))
 
 
 def _field_notes(compared: ModelComparison, model: str, alone: bool) -> tuple[str, ...]:

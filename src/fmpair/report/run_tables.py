@@ -149,7 +149,7 @@ def options_text(options: str | None) -> str:
 
 def failures_table(results: Results) -> ReportTable | None:
     """The errors of each model, with the folds and seeds in which they occurred."""
-    failed = results.cells.filter(pl.col("error").is_not_null())
+    failed = results.failed
     if failed.is_empty():
         return None
     data = failed.select("model", "fold", "seed", "error", "options").sort(

@@ -17,7 +17,13 @@ from fmpair.report import figures, result_tables, run_tables
 from fmpair.report.model_comparison import ModelComparison
 from fmpair.report.significance import has_a_winner
 from fmpair.report.table import Figure, ReportTable, Section, metric_title, unique_names
-from fmpair.report.verdict import context_leakage_table, rating_warnings, repeat_warnings
+from fmpair.report.verdict import (
+    command_of,
+    context_leakage_table,
+    rating_warnings,
+    repeat_warnings,
+    waiting_warnings,
+)
 from fmpair.text import isolated
 
 LISTED = 16  # values of a list that are shown
@@ -50,8 +56,8 @@ def sections(results: Results, comparisons: list[ModelComparison]) -> list[Secti
 
 def warnings(results: Results, comparisons: list[ModelComparison]) -> list[str]:
     """What a reader must know before trusting the numbers."""
-    lines = [*repeat_warnings(results), *rating_warnings(results)]
-    failed = results.cells["error"].is_not_null().sum()
+    lines = [*waiting_warnings(results), *repeat_warnings(results), *rating_warnings(results)]
+    failed = len(results.failed)
     if failed:
         lines.append(f"{failed} of {len(results.cells)} repeats failed: see Failures.")
     for compared in comparisons:
@@ -192,7 +198,7 @@ def _leakage(manifest: Mapping[str, Any]) -> Section:
 
 def _provenance(results: Results) -> Section:
     manifest = results.manifest
-    command = manifest.get("command", "fmpair run FILE")
+    command = command_of(results)
     resume = (
         f"The same command, {command}, resumes an interrupted run and reproduces a finished one; "
         "finished parts are not computed again.",

@@ -140,7 +140,7 @@ class ReportTable:
     """A formatted table. name: of its files. columns: headings, the first ones of text columns.
 
     data: the same values in full precision, for CSV. notes: one line each. collapsed: shown on the
-    page only on request.
+    page only on request. setting: what a LaTeX caption says after the title.
     """
 
     name: str
@@ -151,6 +151,7 @@ class ReportTable:
     text_columns: int = 1
     notes: tuple[str, ...] = ()
     collapsed: bool = False
+    setting: str = ""
 
 
 @dataclass(frozen=True)

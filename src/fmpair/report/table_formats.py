@@ -11,11 +11,13 @@ from polars import selectors
 
 from fmpair.experiment.folder import Results
 from fmpair.metrics import Metric
-from fmpair.report.model_comparison import ModelComparison
+from fmpair.report.model_comparison import ModelComparison, data_name
 from fmpair.report.result_tables import (
-    baseline_name,
+    TEST_NAMES,
     mean_over,
     one_fit_note,
+    setting,
+    title_of,
     was_detectable,
 )
 from fmpair.report.significance import has_a_winner
@@ -68,11 +70,12 @@ def latex(table: ReportTable) -> str:
     """Return a table environment; it needs \\usepackage{booktabs}."""
     kinds = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
     notes = r" \\ ".join(escape_latex(note) for note in table.notes)
+    caption = f"{table.title}. {table.setting}" if table.setting else table.title
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{escape_latex(table.title)}}}",
+        rf"  \caption{{{escape_latex(caption)}}}",
         rf"  \label{{tab:{table.name}}}",
         *_tabular(kinds, table.columns, (map(_latex_cell, row) for row in table.rows)),
         *([rf"  \par\smallskip\footnotesize {notes}"] if notes else []),
@@ -221,14 +224,12 @@ def wraprec_results(results: Results) -> pl.DataFrame:
 
 
 def _head(results: Results, cell: dict[str, Any]) -> dict[str, Any]:
-    source = results.experiment.data
-    container = source.set or source.path or source.train or "generated"
     filters = [step.kind.replace("-", "_") for step in results.experiment.filters]
     values = (
         results.experiment.name,
         cell["model"],
         f"fold{cell['fold']}-seed{cell['seed']}",
-        container.rsplit("/", 1)[-1],
+        data_name(results.experiment.data),
         str("merge_duplicates" not in filters),
         _text(cell["epochs"]),
         _milliseconds(cell["epoch_seconds"]),
@@ -327,10 +328,17 @@ def _cell(row: dict[str, Any], deviations: bool) -> str:
         text += rf" {{\scriptsize $\pm$ {_bare(row['sd'])}}}"
     if row["p"] is None:
         return text
-    stars = next((mark for most, mark in STARS if row["p"] < most), "")
-    if row["mark"] in ("+", "-") and stars:
+    stars = _stars(row)
+    if stars:
         return rf"{text}$^{{{stars}}}$"
     return rf"{text} {{\scriptsize ({_bare(row['detectable'])})}}" if was_detectable(row) else text
+
+
+def _stars(row: dict[str, Any]) -> str:
+    """Return the stars of a significant difference, empty if it is not."""
+    if row["mark"] not in ("+", "-"):
+        return ""
+    return next((mark for most, mark in STARS if row["p"] < most), "")
 
 
 def _bare(value: float | None) -> str:
@@ -340,14 +348,33 @@ def _bare(value: float | None) -> str:
 
 
 def _caption(compared: ModelComparison, rows: list[list[dict[str, Any]]], deviations: bool) -> str:
-    """Return the caption: what is averaged, and what marks and parentheses mean."""
+    """Return the caption: what is averaged and tested, and what marks and parentheses mean."""
     tested = [row for of_metric in rows for row in of_metric if row["p"] is not None]
-    parts = [f"{compared.label}: {mean_over(compared)}. Bold: the best."]
+    over = mean_over(compared)
+    parts = [f"{title_of(compared)}. {setting(compared)}", f"{over[:1].upper()}{over[1:]}."]
+    parts.append("Bold: the best.")
     if deviations and any(row["sd"] for of_metric in rows for row in of_metric):
         parts.append("±: standard deviation over folds and seeds.")
-    if any(row["mark"] in ("+", "-") for row in tested):
-        base = baseline_name(compared)
-        parts.append(f"*, **, ***: p < .05, .01, .001 against {base} (over users, Holm).")
+    if tested:
+        users = max(row["users"] for row in tested)
+        parts.append(f"Test: {TEST_NAMES[compared.test]} over {users:,} users.")
+        parts.append("Correction: Holm, for all comparisons of a metric.")
+    starred = [row for row in tested if _stars(row)]
+    if starred:
+        parts.append(_stars_note(starred))
     if any(map(was_detectable, tested)):
-        parts.append("In parentheses: the smallest difference that would have been found.")
+        parts.append(
+            "In parentheses: the smallest difference that would have been found, with a power of "
+            "80 % before the correction."
+        )
     return " ".join([*parts, one_fit_note(compared)]).strip()
+
+
+def _stars_note(starred: list[dict[str, Any]]) -> str:
+    """Explain the stars: against which model, and whether its values are higher or lower."""
+    senses = {row["difference"] > 0 for row in starred}
+    way = "higher" if senses == {True} else "lower" if senses == {False} else "higher or lower"
+    seen = ", as the values show" if len(senses) > 1 else ""
+    bases = {row["baseline"] for row in starred}
+    base = isolated(bases.pop()) if len(bases) == 1 else "the best of the metric"
+    return f"Stars: significantly {way} than {base}{seen} (*, **, ***: p < .05, .01, .001)."

@@ -13,7 +13,7 @@ import polars as pl
 
 from fmpair.config.option_schema import options_of
 from fmpair.data.columns.context_leakage import ContextLeakage
-from fmpair.errors import FmpairError, in_file, spelled
+from fmpair.errors import FmpairError, in_file, listing, spelled
 from fmpair.evaluation.protocol import repeat_note, repeats_inflate
 from fmpair.experiment.folder import Results
 from fmpair.models import catalog
@@ -197,6 +197,24 @@ def repeat_warnings(results: Results) -> list[str]:
         f"{isolated(label)}: {spelled(repeat_note(repeats, events, protocol), in_file)}"
         for label, protocol in results.experiment.protocols.items()
         if repeats_inflate(repeats, events, protocol)
+    ]
+
+
+def command_of(results: Results) -> str:
+    """Return the command that made the run, which also resumes it."""
+    return str(results.manifest.get("command", "fmpair run FILE"))
+
+
+def waiting_warnings(results: Results) -> list[str]:
+    """Return a line if the run was interrupted: what is not run, and the command to continue."""
+    waiting = results.waiting
+    if waiting.is_empty():
+        return []
+    names = listing(map(isolated, waiting["model"].unique(maintain_order=True)))
+    verb = "is" if len(waiting) == 1 else "are"
+    return [
+        f"{len(waiting)} of {len(results.cells)} repeats {verb} not run yet ({names}): "
+        f"{command_of(results)} continues the run."
     ]
 
 

@@ -39,9 +39,10 @@ SPLITS = {
 class Tuned:
     """The recipe that tuning found.
 
-    recipe: with its options filled in. trials: one row per setting, the first that of the recipe
-    as given: epochs it was compared after, value on the held-out events, gain over the first after
-    as many epochs, its standard error, seconds, whether it is chosen, error, and the options.
+    recipe: with its options filled in. trials: one row per setting, numbered from 1, the first that
+    of the recipe as given: epochs it was compared after, value on the held-out events, gain over
+    the first after as many epochs, its standard error, seconds, whether it is chosen, error, and
+    the options.
     event_weights: weights of event types, None for those of the data. complete: False after
     Ctrl-C. held_out: 'latest' or a 'random' event of each user, or whole 'visits'.
     """
@@ -135,7 +136,7 @@ def trials_frame(
         values, first = (_values(fits, n, rung) for n in (number, 0))
         gain = None if values is None or first is None else values - first
         rows.append({
-            "trial": number,
+            "trial": number + 1,
             "epochs": epochs[rung],
             "value": None if values is None else float(values.mean()),
             "gain": None if gain is None else float(gain.mean()),
@@ -184,13 +185,16 @@ def _line(search: Search, job: Job) -> str:
 
 
 def _best(search: Search) -> str:
-    """Return the best so far and the first; empty before there is one."""
+    """Return the best so far and the first on one stage; empty before there is one.
+
+    Scores of different stages are not comparable.
+    """
     best = search.best()
     if best is None:
         return ""
     rung = search.rung_of(0)
     first, top = (search.score(Job(number, rung)) for number in (0, best))
-    return f"best so far {top:.4f} (trial {best + 1}), first {first:.4f}"
+    return f"best so far at stage {rung + 1}: {top:.4f} (trial {best + 1}), first {first:.4f}"
 
 
 def _changes(search: Search, number: int) -> str:
@@ -230,7 +234,8 @@ def _bar(search: Search) -> Iterator[Callable[[Job], None]]:
 
         def show(job: Job) -> None:
             done = search.spent if search.budget.trials is None else len(search.settings)
-            bar.update(task, completed=min(done, total or done), description=_best(search))
+            best = _best(search).replace("best so far", "best")
+            bar.update(task, completed=min(done, total or done), description=best)
 
         yield show
 
