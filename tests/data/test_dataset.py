@@ -108,20 +108,23 @@ def test_a_table_with_ids_of_another_type_is_refused():
 
 
 @pytest.mark.parametrize("role", ["user", "item"])
-def test_a_table_whose_ids_match_no_event_is_refused_with_an_id_of_each_side(role):
+def test_a_table_whose_ids_are_written_differently_is_refused_with_an_id_of_each_side(role):
     events = {"user": ["7.0", "8.0"], "item": ["7.0", "8.0"]}
     table = {role: ["007", "008"], "kind": ["a", "b"]}
     with pytest.raises(DataError, match=f"no {role} of the events is in the {role} table") as told:
         Dataset.from_frame(events, **{f"{role}s": table})
-    assert "of the events is '7.0', one of the table '007'" in str(told.value)
+    assert "the events have '7.0', the table '007'" in str(told.value)
     assert f"leave out {role}s" in str(told.value)
 
 
 def test_a_table_with_under_half_of_the_events_is_noted_with_the_share(caplog):
     events = {"user": ["a"] * 8, "item": [1, 1, 1, 2, 2, 3, 4, 5]}
     Dataset.from_frame(events, items={"item": [1, 9], "kind": ["a", "b"]})
-    assert "only 3 of 8 events (38%) have their item in the item table" in caplog.text
+    assert "3 of 8 events (38%) have their item in the item table" in caplog.text
     assert "which lacks 2 and has 1" in caplog.text
+    caplog.clear()
+    Dataset.from_frame(events, items={"item": [8, 9], "kind": ["a", "b"]})  # such as new items
+    assert "none of 8 events (0%) have their item in the item table" in caplog.text
     caplog.clear()
     Dataset.from_frame(events, items={"item": [1, 5], "kind": ["a", "b"]})  # half of the events
     assert not caplog.text

@@ -13,7 +13,7 @@ import polars as pl
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, Decisions
 from fmpair.data.columns.roles import check_no_leak, check_types, find_column
 from fmpair.data.vector_files import with_vectors
-from fmpair.data.vocabulary import Vocabulary, as_plain, comparable
+from fmpair.data.vocabulary import Vocabulary, as_plain, comparable, plain_form
 from fmpair.errors import DataError, listing, named
 
 LOG = logging.getLogger("fmpair")
@@ -70,8 +70,9 @@ def aligned(
 
 
 def check_known(table: pl.DataFrame, of_events: pl.Series, role: str, key: str | None) -> None:
-    """Raise DataError if no event has an id of the table; log it if under half of them have one.
+    """Log it if under half of the events have an id of the table.
 
+    Raise DataError if no event has one and ids are written differently in the two.
     of_events: the user or item id of each event.
     """
     if not len(table) or not len(of_events):
@@ -80,20 +81,22 @@ def check_known(table: pl.DataFrame, of_events: pl.Series, role: str, key: str |
     check_types(table)
     ids = id_column(table, of_events.dtype, role, key, distinct=False)
     known = of_events.is_in(ids.implode())
-    absent = of_events[known.arg_min() or 0]
-    if not known.any():
-        raise DataError(
-            f"no {role} of the events is in the {role} table: an id of the events is {absent!r}, "
-            f"one of the table {ids[0]!r}; write them alike, or leave out {named(f'{role}s')}"
-        )
     share = known.sum() / len(known)
-    if share < MATCHED:
-        LOG.warning(
-            "only %s of %s events (%.0f%%) have their %s in the %s table, which lacks %r and has "
-            "%r: check that ids are written alike in both",
-            *(f"{known.sum():,}", f"{len(known):,}", 100 * share, role, role),
-            *(absent, ids[0]),
+    if share >= MATCHED:
+        return
+    absent = of_events[known.arg_min() or 0]
+    alike = plain_form(ids) == plain_form(pl.Series([absent]))
+    if not known.any() and alike.any():
+        raise DataError(
+            f"no {role} of the events is in the {role} table: the events have {absent!r}, the "
+            f"table {ids.filter(alike)[0]!r}; write the ids alike, or leave out {named(f'{role}s')}"
         )
+    LOG.warning(
+        "%s of %s events (%.0f%%) have their %s in the %s table, which lacks %r and has %r: check "
+        "that ids are written alike in both",
+        *(f"{known.sum():,}" if known.any() else "none", f"{len(known):,}", 100 * share),
+        *(role, role, absent, ids[0]),
+    )
 
 
 def plain_columns(table: pl.DataFrame) -> pl.DataFrame:

@@ -162,6 +162,12 @@ def as_plain(values: pl.Series) -> pl.Series:
     return values.fill_nan(None) if values.dtype.is_float() else values
 
 
+def plain_form(ids: pl.Series) -> pl.Series:
+    """Return ids as lower-case text, without blanks around them, leading zeros, a trailing .0."""
+    texts = ids.cast(pl.String).str.strip_chars().str.to_lowercase().str.replace(r"\.0+$", "")
+    return texts.str.replace(r"^0+(.)", "$1")
+
+
 def comparable(values: pl.Series, dtype: pl.DataType) -> pl.Series | None:
     """Return values in the type of the known ids, None if the two types can never be equal.
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import Rows
-from fmpair.data.vocabulary import Vocabulary
+from fmpair.data.vocabulary import Vocabulary, plain_form
 from fmpair.errors import DataError, UnknownError, listing, nearest
 from fmpair.features import FeatureSpace
 from fmpair.features.vectors import owners_named
@@ -193,21 +193,15 @@ def _quoted(known: Any) -> str:
 
 def _respelled(value: Any, ids: pl.Series) -> Any:
     """Return the known id that differs from a value only in form, None if there is none."""
-    wanted = _plain_form(pl.Series([str(value)]))[0]
+    wanted = plain_form(pl.Series([str(value)]))[0]
     if not wanted or len(ids) > MAX_RESPELLED:
         return None
     texts = ids.cast(pl.String)
     # few ids hold the text, and only theirs are worth the further steps
     some = ids.filter(texts.str.to_lowercase().str.contains(wanted, literal=True))
-    alike = some.filter(_plain_form(some.cast(pl.String)) == wanted).to_list()
+    alike = some.filter(plain_form(some.cast(pl.String)) == wanted).to_list()
     plain = str(value).strip()
     return min(alike, key=lambda known: abs(len(str(known)) - len(plain)), default=None)
-
-
-def _plain_form(ids: pl.Series) -> pl.Series:
-    """Return ids in lower case, without blanks around them, leading zeros and a trailing .0."""
-    texts = ids.str.strip_chars().str.to_lowercase().str.replace(r"\.0+$", "")
-    return texts.str.replace(r"^0+(.)", "$1")
 
 
 def item_numbers(
