@@ -49,7 +49,7 @@ def test_context_of_text_with_bars_is_offered_the_kind_multi():
     kinds = [("a|b", "b|c", "c")[n] for n in RNG.integers(0, 3, EVENTS)]
     [decision] = [d for d in decide(frame(kinds=kinds), {}).columns if d.column == "kinds"]
     assert decision.role == "context"
-    assert decision.reason == "values between bars: give it kind multi"
+    assert decision.reason == "values between bars"
 
 
 def test_a_context_that_decides_stays_context():

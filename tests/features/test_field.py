@@ -19,6 +19,8 @@ MOMENT = dt.datetime(2024, 5, 1, 20, 15)
         (pl.Series(["a", "b"], dtype=pl.Categorical), "categorical"),
         (pl.Series(["a", "b"], dtype=pl.Enum(["b", "a"])), "categorical"),
         (pl.Series([None, None]), "categorical"),
+        (pl.Series(["tea|pans", "tea|cups", "tea"]), "multi"),
+        (pl.Series(["tea|pans", "tea", "pans"]), "categorical"),
         (pl.Series([True, None]), "boolean"),
         (pl.Series([0.5, 1.5]), "numeric"),
         (pl.Series([1, 2, 3, None] * 5), "categorical"),

@@ -143,7 +143,7 @@ def fit(
         _print_roles(opened)
         return
     data = opened.dataset()
-    _note_read(data, quiet, opened.lines())
+    _note_read(data, quiet, [*opened.lines(), *_lines_of_tables(opened, data)])
     if checkpoint is not None and checkpoint.exists() and not quiet:
         note(f"continuing from {shown(checkpoint)}")
     if tuning:
@@ -225,11 +225,15 @@ def fold_in_command() -> Any:
 
 def _print_roles(opened: OpenedEvents) -> None:
     typer.echo(harmless("\n".join(opened.lines())))
-    if opened.decisions is not None:
-        data = opened.dataset()  # prints notices about dropped rows
-        lines = table_lines(data, opened.decisions, in_flags(READ_FLAGS))
-        if lines:
-            typer.echo(harmless("\n".join(["", *lines])))
+    lines = _lines_of_tables(opened, opened.dataset())  # which prints notices about dropped rows
+    if lines:
+        typer.echo(harmless("\n".join(lines)))
+
+
+def _lines_of_tables(opened: OpenedEvents, data: Dataset) -> list[str]:
+    """Return the roles of the columns of tables and vectors, after an empty line."""
+    lines = table_lines(data, opened.decisions, in_flags(READ_FLAGS))
+    return ["", *lines] if lines else []
 
 
 def check_target(target: Path) -> None:

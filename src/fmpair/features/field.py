@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from fmpair.checks import one_of, whole
+from fmpair.data.frame import has_bars
 from fmpair.errors import DataError, OptionError, named, unknown
 from fmpair.features.calendar import check_parts
 
@@ -154,7 +155,7 @@ def kind_by_type(name: str, values: pl.Series) -> str:
     if dtype == pl.Boolean:
         return "boolean"
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Null):
-        return "categorical"
+        return "multi" if has_bars(values) else "categorical"
     if isinstance(dtype, pl.List | pl.Array):
         many = "vector" if dtype.inner.is_float() else "multi"
         return "weighted" if isinstance(dtype.inner, pl.Struct) else many

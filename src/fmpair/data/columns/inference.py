@@ -347,7 +347,7 @@ def described(values: pl.Series) -> str:
     if decimal_commas(values) is not None:
         return COMMAS
     if has_bars(values):
-        return "values between bars: give it kind multi"
+        return "values between bars"
     return "numbers" if values.dtype.is_float() else f"{values.drop_nulls().n_unique():,} values"
 
 
