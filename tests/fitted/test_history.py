@@ -56,7 +56,7 @@ def test_what_comes_next_is_told_from_what_came_before(model):
 
 
 def test_without_a_history_an_arc_has_two_ends():
-    model = FMPair(history=0, **OPTIONS).fit(walks().drop("genre"))
+    model = FMPair(history=0, regularization=0.1, **OPTIONS).fit(walks().drop("genre"))
     last = walks().group_by("user").last()
     hits = [after(model, user) == following(item) for user, item in last["user", "item"].rows()]
     assert np.mean(hits) < 0.8

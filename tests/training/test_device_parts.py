@@ -13,7 +13,10 @@ from fmpair.data.synthetic import make  # noqa: E402
 from fmpair.errors import DataError, OptionError  # noqa: E402
 from fmpair.training import device_parts, fit_parts  # noqa: E402
 
-RECIPE = FMPair(factors=8, epochs=2, history=0, order=2, times=False, device="torch")
+# parts are too large for trials
+RECIPE = FMPair(
+    factors=8, epochs=2, history=0, order=2, times=False, regularization=0.1, device="torch"
+)
 
 
 def events_of(kind="text"):

@@ -337,17 +337,13 @@ class KnownBest:
         return np.full(2, -(np.log(user / self.best) ** 2))
 
 
-@pytest.mark.parametrize("minibatches", [False, True])
-def test_the_best_regularisation_may_lie_between_two_steps(minibatches, monkeypatch):
-    settings = SimpleNamespace(user=1, positive=0.5, in_minibatches=minibatches)
+def test_the_best_regularisation_may_lie_between_two_steps(monkeypatch):
+    settings = SimpleNamespace(user=1, positive=0.5)
     monkeypatch.setattr(trials, "task_of", lambda _, options, data: KnownTask(options, settings))
     monkeypatch.setattr(trials, "started", lambda task, first: task)
     for best in (1.1, 0.9, 1.7, 0.6):
-        found = trials._with_l2(FMPair(history=0), KnownBest(best), fine=not minibatches)
+        found = trials._with_l2(FMPair(history=0), KnownBest(best))
         assert found.regularization == pytest.approx({"user": best, "item": best / 2})
-    settings.in_minibatches = False
-    coarse = trials._with_l2(FMPair(history=0), KnownBest(1.1), fine=False)
-    assert coarse.regularization is None  # 1.4 times the default ranks worse than the default
 
 
 def test_a_parabola_is_largest_at_most_half_a_step_away():

@@ -93,7 +93,7 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     try:
         if auto.features:
             chosen = _with_features(chosen, trial, auto)
-        return _with_l2(chosen, trial, auto.ids_on_gpu) if auto.regularization else chosen
+        return _with_l2(chosen, trial) if auto.regularization else chosen
     except TrainingError:  # the fit that follows raises the same error
         return chosen
 
@@ -189,10 +189,6 @@ class _AutoOptions:
         """Whether events have users, items and times alone."""
         attributes = self.data.user_table.width + self.data.item_table.width
         return not (self.data.context or attributes or self.options.fields)
-
-    @property
-    def ids_on_gpu(self) -> bool:
-        return resolve_device(self.options.device) != CPU and self.ids_alone
 
     @property
     def plain(self) -> bool:
@@ -371,11 +367,12 @@ def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
     return _Choice(replace(options, order=3, **split), third.values)
 
 
-def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions:
+def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
-    The default is multiplied or divided by L2_STEP as long as that ranks better. fine, or in
-    minibatches: then the maximum of a parabola through the best value and its neighbours is used.
+    The default is multiplied or divided by L2_STEP as long as that ranks better, however little:
+    NDCG has one maximum. Then the maximum of a parabola through the best value and its neighbours
+    is used.
     """
     if options.history:
         return options
@@ -392,31 +389,30 @@ def _with_l2(options: FMPairOptions, trial: _Trial, fine: bool) -> FMPairOptions
         l2 = {name: value * L2_STEP**steps for name, value in usual.items()}
         return replace(options, regularization=l2)
 
-    def values_at(steps: int) -> np.ndarray:
+    def ndcg_at(steps: int) -> float:
         changed = task.with_options(scaled(steps, task.options)) if steps else task
-        return trial.values_of(started(changed, first=first))
+        return float(trial.values_of(started(changed, first=first)).mean())
 
-    best, values = _climb(values_at)
-    around = [values[n].mean() for n in (best - 1, best, best + 1) if n in values]
-    fine = fine or settings.in_minibatches
-    steps = best + (_vertex(*around) if fine and len(around) == 3 else 0.0)
+    best, ndcg = _climb(ndcg_at)
+    around = [ndcg[n] for n in (best - 1, best, best + 1) if n in ndcg]
+    steps = best + (_vertex(*around) if len(around) == 3 else 0.0)
     PROGRESS.info("regularization: %.2g times the default", L2_STEP**steps)
     return scaled(steps) if steps else options
 
 
-def _climb(values_of: Callable[[int], np.ndarray]) -> tuple[int, dict[int, np.ndarray]]:
-    """Return the best number of steps, up or down, and the values of every number tried."""
-    best, values = 0, {0: values_of(0)}
+def _climb(ndcg_of: Callable[[int], float]) -> tuple[int, dict[int, float]]:
+    """Return the best number of steps, up or down, and the NDCG of every number tried."""
+    best, ndcg = 0, {0: ndcg_of(0)}
     for way in (1, -1):
         while abs(best + way) <= L2_STEPS:
             step = best + way
-            values[step] = values_of(step)
-            if not _Choice(step, values[step]).better_than(_Choice(best, values[best])):
+            ndcg[step] = ndcg_of(step)
+            if ndcg[step] <= ndcg[best]:
                 break
             best = step
         if best:
             break
-    return best, values
+    return best, ndcg
 
 
 def _l2_trial(options: FMPairOptions) -> FMPairOptions:

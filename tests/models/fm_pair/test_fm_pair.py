@@ -8,7 +8,7 @@ from fmpair import Dataset, Field, FMPair
 from fmpair.engine import engine
 from fmpair.engine.reference.draws import choices
 from fmpair.engine.strata import partition as plan
-from fmpair.errors import DataError, OptionError, TrainingError
+from fmpair.errors import DataError, Notice, OptionError, TrainingError
 from fmpair.features import FeatureSpace
 from fmpair.testing import cold_items, day_and_night, two_tastes
 from fmpair.testing.known_answers import left_out
@@ -254,7 +254,8 @@ def test_users_who_all_have_every_item_leave_nothing_unchosen():
 def test_a_user_who_has_every_item_is_carried_along():
     frame = pl.DataFrame({"user": ["all"] * 3 + ["b", "c"], "item": [1, 2, 3, 1, 2]})
     model = FMPair(factors=2, epochs=5).fit(frame)
-    assert len(model.recommend("all")) == 0
+    with pytest.warns(Notice, match="1 of 1 lists are empty: their users have interacted with all"):
+        assert len(model.recommend("all")) == 0
     assert len(model.recommend("all", exclude_seen=False)) == 3
     assert np.isfinite(model.parameters.users).all()
 

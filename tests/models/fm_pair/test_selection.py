@@ -12,7 +12,8 @@ from fmpair.fitted import recipe as option
 from fmpair.models import FMPair, FMPairSelected, load
 from fmpair.testing import day_and_night, two_tastes
 
-OPTIONS = {"factors": 6, "epochs": 10, "least_gain": 0.02}
+PLAIN = {"factors": 6, "epochs": 10, "regularization": 0.1}
+OPTIONS = {**PLAIN, "least_gain": 0.02}
 
 
 def with_noise(users=100):
@@ -35,7 +36,7 @@ def test_the_fitted_model_has_the_chosen_columns_only():
     data = with_noise()
     model = FMPairSelected(**OPTIONS).fit(data)
     assert model.space.context == ["time"]
-    same = FMPair(factors=6, epochs=10).fit(data.drop("mood", "moon"))
+    same = FMPair(**PLAIN).fit(data.drop("mood", "moon"))
     for part, wanted in zip(model.parameters, same.parameters):
         np.testing.assert_array_equal(part, wanted)
 
@@ -64,9 +65,9 @@ def test_attributes_may_be_chosen_too_and_the_rest_stays():
 
 def test_options_of_columns_that_are_left_out_are_left_out():
     recipe = FMPairSelected(
-        **OPTIONS, fields={"mood": "categorical", "time": "categorical"},
-        regularization={"moon": 0.1, "user": 0.01},
-    )  # fmt: skip
+        **{**OPTIONS, "regularization": {"moon": 0.1, "user": 0.01}},
+        fields={"mood": "categorical", "time": "categorical"},
+    )
     assert recipe.fit(with_noise()).space.context == ["time"]
 
 
@@ -101,7 +102,7 @@ def test_a_wrong_option_is_named():
 
 @pytest.mark.parametrize("verb", ["update", "fold_in"])
 def test_new_events_may_have_the_columns_that_were_not_chosen(verb):
-    recipe = FMPairSelected(**OPTIONS, regularization={"moon": 0.1, "user": 0.05})
+    recipe = FMPairSelected(**{**OPTIONS, "regularization": {"moon": 0.1, "user": 0.05}})
     model = recipe.fit(with_noise())
     new = pl.DataFrame(
         {"user": ["new"] * 2, "item": [2, 4], "mood": ["mood 1"] * 2, "time": ["day"] * 2}
