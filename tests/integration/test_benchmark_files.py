@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import leaderboard_page  # noqa: E402
 import published  # noqa: E402
+import recipes  # noqa: E402
 
 QUOTING = ("README.md", "docs/benchmarks.md", "docs/sequences.md", "docs/side_by_side.md")
 FIGURE = re.compile(r"(?<![\w.])\.\d{3,4}\b")
@@ -34,6 +35,14 @@ def test_a_page_quotes_no_figure_that_the_results_lack(path, rows):
     made = (make(rows) for make in (leaderboard_page.board, leaderboard_page.overview))
     known = set(FIGURE.findall(" ".join(made))) | set(FIGURE.findall(leaderboard_page.front(rows)))
     assert not set(FIGURE.findall((ROOT / path).read_text("utf-8"))) - known
+
+
+def test_the_tables_of_recipes_are_those_that_the_results_make():
+    page = (ROOT / "docs/model.md").read_text("utf-8")
+    results = recipes.tables(recipes.RESULTS)
+    figures = set(re.findall(r"0(\.\d{4}) \|", results))
+    assert len(figures) > 20
+    assert not figures - set(FIGURE.findall(page))
 
 
 def test_a_figure_that_no_result_has_is_found(rows):
