@@ -339,8 +339,10 @@ def manifest(
 
 
 def _command() -> str:
-    """Return the command of this process, as a shell takes it."""
-    return shlex.join(["fmpair", *sys.argv[1:]])
+    """Return the command of this process, as a shell takes it; run FILE for a call in Python."""
+    program = Path(sys.argv[0])
+    from_shell = program.stem == "fmpair" or program.parts[-2:] == ("fmpair", "__main__.py")
+    return shlex.join(["fmpair", *sys.argv[1:]]) if from_shell else "fmpair run FILE"
 
 
 def now() -> str:
