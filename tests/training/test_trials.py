@@ -349,6 +349,7 @@ def test_the_best_regularisation_may_lie_between_two_steps(monkeypatch):
 def test_a_parabola_is_largest_at_most_half_a_step_away():
     assert trials._vertex(-4.0, -1.0, 0.0) == pytest.approx(0.5)  # the maximum is at 1
     assert trials._vertex(1.0, 2.0, 1.0) == trials._vertex(1.0, 0.0, 1.0) == 0.0
+    assert trials._vertex(1.0, 0.0, 2.0) == -trials._vertex(2.0, 0.0, 1.0) == 0.5
 
 
 @pytest.mark.parametrize("given", [{"regularization": 0.1}, {"loss": "bpr"}, {"temperature": 0.2}])

@@ -38,14 +38,11 @@ LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
 
 LAST = 20  # items of the history
-# Item n before the event has the weight n ** -fade: a long history, or one in which the last item
-# dominates.
-FADES = (1.0, 2.0)
+FADES = (1.0, 2.0)  # item n before the event has the weight n ** -fade: long, or mostly the last
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
 FACTORS, NEGATIVES = 32, 64  # small, so that a trial can use all users and events
-# The numbers of factors that a trial or a fit on a CPU may have by default.
-DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)
+DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # of trials and fits on CPUs
 STEPS = 100  # events learned per user (events times epochs) after which settings can be compared
 MIN_EPOCHS, MAX_EPOCHS = 4, 16  # limits for a trial
 RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
@@ -53,13 +50,13 @@ MIN_EVENTS, MIN_USERS = 3, 30  # no trials if fewer users have so many events
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # On a CPU the regularisation without a history is found by fits with 1 / L2_PACE of the epochs,
-# steps L2_PACE times as long and L2_FACTORS factors at most. They use as many negatives as whole
-# fits: with fewer, less regularisation is best. On a GPU these fits are whole fits, since the best
-# regularisation depends on the factors and the epochs.
+# steps L2_PACE times as long, at most L2_FACTORS factors and all negatives: fewer prefer less.
+# On a GPU these are whole fits, since the best regularisation depends on factors and epochs.
 L2_PACE = 2
 L2_FACTORS = options_module.FACTORS
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
+L2_SURE = 0.5  # standard errors by which a step must improve: a wrong step costs little
 L2_EVENTS = 100  # with fewer held-out events, a standard error is a tenth of NDCG or more
 
 
@@ -80,8 +77,7 @@ def without_auto(options: Any) -> Any:
 def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     """Return the options with every 'auto' replaced by the setting that ranks best in trials.
 
-    options: those of `FMPair`. Every trial uses all users, since a sample would contain too few
-    pairs of consecutive items.
+    Every trial uses all users, since a sample would contain too few pairs of consecutive items.
     """
     check_factors(options, options.factors or 0)  # before any trial, which has fewer
     chosen, auto = without_auto(options), _AutoOptions(options, data)
@@ -93,7 +89,8 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     try:
         if auto.features:
             chosen = _with_features(chosen, trial, auto)
-        return _with_l2(chosen, trial) if auto.regularization else chosen
+        free = auto.regularization and not chosen.history
+        return _with_l2(chosen, trial.unordered(chosen, data)) if free else chosen
     except TrainingError:  # the fit that follows raises the same error
         return chosen
 
@@ -222,6 +219,13 @@ class _Trial:
             small["logq_correction"] = bool(options.logq_correction)
         return cls(*_parts(data, options.threads), small)
 
+    def unordered(self, options: Any, data: Dataset) -> _Trial:
+        """Return the trial with a random tenth of the events held out, if these are more."""
+        timed = isinstance(self.judge, Visits) or TIME in options.fields
+        if timed or len(data) < 10 * self.judge.count:
+            return self
+        return _Trial(*_parts(data, options.threads, ordered=False), self.small)
+
     def run(self, options: FMPairOptions, train_events: Dataset | None = None) -> TrainingRun:
         """Return a small fit that has not begun."""
         small = replace(options, **self.small)
@@ -256,19 +260,20 @@ class _Trial:
         return _Choice(options, replace(self, judge=judge).values_of(self.run(options, mixed)))
 
 
-def _parts(data: Dataset, threads: int | None) -> tuple[Dataset, Validation | Visits]:
+def _parts(
+    data: Dataset, threads: int | None, ordered: bool = True
+) -> tuple[Dataset, Validation | Visits]:
     """Return the training events and the validation.
 
-    The latest event of each user is held out; if there are no times, a tenth of all events is. Then
-    all users count equally, unless there is context. If users come once, a tenth of the users is
-    held out with all their events, since users at serving time are also new and known by their
-    history alone.
+    The latest event of each user is held out; if there are no times, or if not ordered, a random
+    tenth is. All users count equally, unless there is context. If users come once, a tenth of them
+    is held out with all events, since users at serving time are also new.
     """
     data = fully_timed(data)
     visits = held_out_visits(data, threads)
     if visits is not None:
         return visits.train, visits
-    timed = has_times(data) and not data.gaps
+    timed = ordered and has_times(data) and not data.gaps
     split = leave_last_out(data) if timed else holdout(data, test=0.1, seed=0)
     train_events, _, test = split.parts(data)
     per_user = not data.context
@@ -370,18 +375,15 @@ def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
 def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
-    The default is multiplied or divided by L2_STEP as long as that ranks better, however little:
-    NDCG has one maximum. Then the maximum of a parabola through the best value and its neighbours
-    is used.
+    The default is multiplied or divided by L2_STEP as long as that ranks better. Then the maximum
+    of a parabola through the best value and its neighbours is used.
     """
-    if options.history:
-        return options
     if trial.judge.count < L2_EVENTS:
         PROGRESS.info("regularization: default, as only %d events are held out", trial.judge.count)
         return options
     PROGRESS.info("regularization: comparing more and less with the default ...")
     small = _l2_trial(options)
-    task = task_of(small, small, trial.train)  # encoded, and started from content, only once
+    task = task_of(small, small, trial.train)  # encoded and started from content only once
     first, settings = task.initial(), task.settings
     usual = {"user": settings.user, "item": settings.positive}
 
@@ -389,30 +391,30 @@ def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
         l2 = {name: value * L2_STEP**steps for name, value in usual.items()}
         return replace(options, regularization=l2)
 
-    def ndcg_at(steps: int) -> float:
+    def values_at(steps: int) -> np.ndarray:
         changed = task.with_options(scaled(steps, task.options)) if steps else task
-        return float(trial.values_of(started(changed, first=first)).mean())
+        return trial.values_of(started(changed, first=first))
 
-    best, ndcg = _climb(ndcg_at)
-    around = [ndcg[n] for n in (best - 1, best, best + 1) if n in ndcg]
+    best, values = _climb(values_at)
+    around = [values[n].mean() for n in (best - 1, best, best + 1) if n in values]
     steps = best + (_vertex(*around) if len(around) == 3 else 0.0)
     PROGRESS.info("regularization: %.2g times the default", L2_STEP**steps)
     return scaled(steps) if steps else options
 
 
-def _climb(ndcg_of: Callable[[int], float]) -> tuple[int, dict[int, float]]:
-    """Return the best number of steps, up or down, and the NDCG of every number tried."""
-    best, ndcg = 0, {0: ndcg_of(0)}
+def _climb(values_of: Callable[[int], np.ndarray]) -> tuple[int, dict[int, np.ndarray]]:
+    """Return the best number of steps, up or down, and the values of every number tried."""
+    best, values = 0, {0: values_of(0)}
     for way in (1, -1):
         while abs(best + way) <= L2_STEPS:
             step = best + way
-            ndcg[step] = ndcg_of(step)
-            if ndcg[step] <= ndcg[best]:
+            values[step] = values_of(step)
+            if not _Choice(step, values[step]).better_than(_Choice(best, values[best]), L2_SURE):
                 break
             best = step
         if best:
             break
-    return best, ndcg
+    return best, values
 
 
 def _l2_trial(options: FMPairOptions) -> FMPairOptions:
@@ -425,9 +427,11 @@ def _l2_trial(options: FMPairOptions) -> FMPairOptions:
 
 
 def _vertex(left: float, middle: float, right: float) -> float:
-    """Return where a parabola through values at -1, 0 and 1 is largest: from -.5 to .5."""
+    """Return where a parabola through values at -1, 0 and 1 is largest between -.5 and .5."""
     curve = left - 2 * middle + right
-    return 0.0 if curve >= 0 else float(min(max((left - right) / (2 * curve), -0.5), 0.5))
+    if curve >= 0:  # no maximum between the values: half a step to the better one
+        return 0.5 * float(np.sign(right - left))
+    return float(min(max((left - right) / (2 * curve), -0.5), 0.5))
 
 
 def _report(
