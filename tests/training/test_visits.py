@@ -2,8 +2,10 @@
 
 import numpy as np
 import polars as pl
+import pytest
 
-from fmpair import Dataset, FMPair
+from fmpair import Dataset, FMPair, Protocol, evaluate
+from fmpair.training import loop
 from fmpair.training.visits import held_out_visits
 
 
@@ -21,6 +23,39 @@ def anonymous(visits=400, each=4, items=40):
             }
         )
     )
+
+
+def tastes(visitors=400, kinds=10):
+    """Visits that see four of the six items of a kind and, before the last of them, a page that
+    says nothing; returns the events before the last and the last.
+    """
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, kinds, visitors)
+    items = np.stack([6 * k + rng.permutation(6)[:5] for k in kind])
+    items[:, 3] = 6 * kinds + rng.integers(0, 20, visitors)
+    frame = pl.DataFrame(
+        {
+            "user": np.repeat(np.arange(visitors), 5),
+            "item": items.ravel(),
+            "timestamp": 1_700_000_000
+            + (3_600 * np.arange(visitors)[:, None] + 60 * np.arange(5)).ravel(),
+        }
+    )
+    last = pl.int_range(pl.len()) % 5 == 4
+    return Dataset.from_frame(frame.filter(~last)), Dataset.from_frame(frame.filter(last))
+
+
+SHORT = {"history": {"last": 1}, "order": 2, "times": False, "factors": 16, "epochs": 10}
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """A model of `tastes` with and without the users' own vectors learned at the end."""
+    known, _ = tastes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "are_visits", lambda data: False)
+        without = FMPair(**SHORT, threads=1).fit(known)
+    return FMPair(**SHORT, threads=1).fit(known), without
 
 
 def test_whole_visits_are_held_out_and_each_click_but_the_first_is_predicted():
@@ -49,3 +84,27 @@ def test_visits_of_one_click_predict_nothing():
 def test_tuning_of_visits_tries_histories_on_other_visits():
     tuned = FMPair(factors=4, epochs=8, threads=1).tune(anonymous(), trials=2)
     assert tuned.recipe.history  # the follower of an item is nothing but history
+
+
+def test_visitors_that_the_model_knows_are_ranked_by_their_whole_visit(fits):
+    # a history of one item knows the page that says nothing, and no taste
+    values = [evaluate(model, *tastes(), Protocol(), ["ndcg@5"]).means["ndcg@5"] for model in fits]
+    assert values[0] > 3 * values[1]
+
+
+def test_visitors_that_the_model_does_not_know_are_ranked_as_before(fits):
+    model, without = (one.recommend(history=[1, 2], n=60).sort("item") for one in fits)
+    np.testing.assert_allclose(model["score"], without["score"], atol=1e-5)
+
+
+def test_own_vectors_have_the_same_bits_on_any_number_of_threads(fits):
+    other = FMPair(**SHORT, threads=2).fit(tastes()[0])
+    np.testing.assert_array_equal(fits[0].parameters.users, other.parameters.users)
+
+
+def test_a_given_regularisation_of_users_holds_for_their_own_vectors_too(fits):
+    def length(strength):
+        recipe = FMPair(**SHORT, threads=1, regularization={"user": strength})
+        return np.linalg.norm(recipe.fit(tastes()[0]).parameters.users)
+
+    assert length(10.0) < 0.2 * np.linalg.norm(fits[0].parameters.users)

@@ -29,6 +29,9 @@ MAX_PACE = 2.0  # in minibatches, steps are up to MAX_PACE times as long for suc
 # factors is at least MIN_KEPT, and at least MIN_FACTORS factors are kept. Sampled negatives and the
 # items of a block already add noise, so the share is multiplied by KEPT_OF_SAMPLED with them.
 MANY, MIN_KEPT, MIN_FACTORS, KEPT_OF_SAMPLED = 1000.0, 0.2, 50, 2.0
+# If users come once, their own vectors are learned at the end: OWN_EPOCHS epochs at OWN_PACE times
+# the learning rate, while all else is fixed.
+OWN_EPOCHS, OWN_PACE = 5, 6
 # If users have favourites (a spread below EVEN), the regularisation is multiplied by
 # (spread / EVEN) ** EVEN_POWER.
 EVEN, EVEN_POWER = 0.75, 5.0
@@ -248,6 +251,12 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     item = min(user, 1.0) if setting.history else user
     even = min(1.0, repeats.spread / EVEN) ** EVEN_POWER
     return L2(default.user * user * even, default.item * item * even, default.bias)
+
+
+def own_l2_of(options: FMPairOptions, repeats: RepeatStats) -> float:
+    """Return the regularisation of the users' own vectors that are learned after a history."""
+    setting = Setting(exact=True, in_blocks=True, history=False, events_per_item=1.0, factors=1)
+    return l2_of(options, repeats, setting).user
 
 
 def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:

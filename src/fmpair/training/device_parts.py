@@ -33,6 +33,7 @@ from fmpair.training.defaults import factors_of
 from fmpair.training.loop import Task, TrainingRun, started
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import check_trainable, past_of, problem_of, recent_of
+from fmpair.training.visits import are_visits
 
 ROWS = 1 << 24  # rows of a file that are read at a time
 SPREAD = 4  # a lookup table of integer ids has at most this number of slots per event
@@ -115,8 +116,8 @@ def _task(
     past = past_of(space, data)
     rows = space.context_rows(frame)[0] if frame.width else None
     problem = problem_of(options, space, data, past, None if rows is None else (rows, situation))
-    recent = recent_of(space, past)
-    return Task(recipe, options, space, problem, data.frame_kind, None, recent)
+    recent, visits = recent_of(space, past), space.history is not None and are_visits(data)
+    return Task(recipe, options, space, problem, data.frame_kind, recent=recent, visits=visits)
 
 
 def _space(options: FMPairOptions, data: Dataset, frame: pl.DataFrame) -> FeatureSpace:

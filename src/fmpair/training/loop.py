@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from fmpair.features import FeatureSpace
 from fmpair.features.history_fields import history_field
 from fmpair.fitted.history import Recent
 from fmpair.fitted.recommender import Recommender
-from fmpair.fitted.visitor import place_new, settle_cold
+from fmpair.fitted.visitor import mean_user, place_new, settle_cold
 from fmpair.solvers.ridge import Design
 from fmpair.training.content import (
     content_fields,
@@ -35,10 +36,14 @@ from fmpair.training.content import (
 )
 from fmpair.training.defaults import (
     FINAL_RATE_SHARE,
+    OWN_EPOCHS,
+    OWN_PACE,
     factors_of,
     factors_of_ids,
     factors_with,
     final_rate_share_of,
+    own_l2_of,
+    repeat_stats,
 )
 from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FACTORS, FMPairOptions
@@ -50,6 +55,7 @@ from fmpair.training.problem import (
     settings_of,
 )
 from fmpair.training.start import initial
+from fmpair.training.visits import are_visits
 
 LOST = 100.0  # a parameter this large means divergence: scores are a few units apart
 LARGE = 3.0  # feature values above this may be what makes training diverge
@@ -62,7 +68,8 @@ class Task:
     recipe: stored in the model; options: used for training, mostly the same. given: the items of
     each user with counts, None for those of the problem's events. recent: the latest events of each
     user, if the model uses histories. earlier: bool [items], the items that the model already knew
-    before an update; None for a fit from scratch.
+    before an update; None for a fit from scratch. visits: whether users come once and the model
+    uses histories, see `with_own_vectors`.
     """
 
     recipe: Any
@@ -73,6 +80,7 @@ class Task:
     given: Rows | None = None
     recent: Recent | None = None
     earlier: np.ndarray | None = None
+    visits: bool = False
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
@@ -83,7 +91,8 @@ class Task:
         space = space.with_pairing(options.pairing)
         past = past_of(space, data)
         problem = problem_of(options, space, data, past)
-        return cls(recipe, options, space, problem, data.frame_kind, None, recent_of(space, past))
+        recent, visits = recent_of(space, past), history is not None and are_visits(data)
+        return cls(recipe, options, space, problem, data.frame_kind, recent=recent, visits=visits)
 
     def with_more_factors(self) -> Task:
         """Return the task with more factors if it is one of those that they help."""
@@ -176,6 +185,7 @@ class Task:
         rows, seen = self.problem.item_rows, self.seen
         attributes = (self.problem, self.space.query, self.describing)
         with layout_on(self.options.device):  # the events are copied there once
+            learned = with_own_vectors(self, learned)
             learned = users_regressed(learned, *attributes, seen, self.options)
             parameters = self._settled(learned)
             if self.options.temperature is not None or not self.options.places_new:
@@ -230,6 +240,33 @@ def begin(task: Task, first: Parameters, frozen: Collection[str] = ()) -> Resuma
         feature_rate=settings.feature_rate * ("features" not in frozen),
     )
     return start(task.learned, task.folded(first), settings)
+
+
+def with_own_vectors(task: Task, learned: Parameters) -> Parameters:
+    """Return parameters with the vectors of users who come once, learned while all else is fixed.
+
+    The history must rank for users who are new, so training keeps the vectors of known users short.
+    The mean of these vectors, which new users have, does not change.
+    """
+    options, seen = task.options, task.seen
+    given = {} if options.regularization is None else options.regularization
+    if not task.visits or options.loss != "softmax" or options.temperature is not None:
+        return learned
+    if not isinstance(given, Mapping) or "user" in given:
+        return learned
+    own = replace(
+        options,
+        epochs=OWN_EPOCHS,
+        learning_rate=options.learning_rate * OWN_PACE,
+        dropout=0.0,
+        regularization={**given, "user": own_l2_of(options, repeat_stats(task.problem, seen))},
+        on=None,  # too little work for a cluster
+    )
+    task = task.with_options(own)
+    training = begin(task, learned, ("items", "features"))
+    deque(learn(task, training), maxlen=0)
+    users = training.snapshot().users
+    return learned._replace(users=users - mean_user(users, seen) + mean_user(learned.users, seen))
 
 
 def start(problem: Problem, first: Parameters, settings: Settings) -> Resumable:

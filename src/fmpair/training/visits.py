@@ -64,7 +64,7 @@ class Visits:
 
 def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
     """Return the held-out visits of a tenth of the users; None if users come back."""
-    if not is_calendar(data) or untimed(data) or not come_once(data):
+    if not are_visits(data):
         return None
     # only users with events: of a part of a log, the same users could be those without
     active = np.unique(data.user)
@@ -78,6 +78,11 @@ def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
         return None
     before, item = [before for before, _ in steps], [item for _, item in steps]
     return Visits(data.take(~chosen[data.user]), before, item, threads)
+
+
+def are_visits(data: Dataset) -> bool:
+    """Return whether all events have times and users come once."""
+    return is_calendar(data) and not untimed(data) and come_once(data)
 
 
 def come_once(data: Dataset) -> bool:
