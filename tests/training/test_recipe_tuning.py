@@ -107,6 +107,13 @@ def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
     assert [fit["factors"] for fit in fits] == [64, 256, 256]
 
 
+def test_lower_rungs_take_longer_steps_unless_the_recipe_has_long_ones(shop):
+    for given, expected in ((0.1, [0.2, 0.2, None]), (0.05, [0.1, 0.1, None]), (0.3, [None] * 3)):
+        plan = plan_of(FMPair(learning_rate=given), shop)
+        fits = [plan.options_on_rung(plan.space.start, rung) for rung in range(3)]
+        assert [fit.get("learning_rate") for fit in fits] == expected
+
+
 def test_the_result_has_the_recipe_and_its_trials(shop, tuned):
     assert isinstance(tuned.recipe, FMPair) and tuned.complete and tuned.held_out == "latest"
     assert isinstance(tuned.recipe.history, int | dict) and tuned.recipe.dropout is not None

@@ -138,6 +138,12 @@ def test_where_a_whole_fit_takes_most_of_the_time_settings_are_compared_after_fe
     assert own.spent <= 30 and own.best() is not None
 
 
+def test_time_that_does_not_depend_on_epochs_does_not_end_a_search_before_whole_fits():
+    own = search(Budget(seconds=30.0))
+    run(own, seconds=lambda job: 2 + COSTS[job.rung])
+    assert own.top == 2
+
+
 def test_compiling_counts_as_time_but_not_as_work():
     own = search(Budget(seconds=100.0))
     job = own.ask()

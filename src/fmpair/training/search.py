@@ -283,8 +283,8 @@ class Search:
         self._scores[job] = -math.inf if math.isnan(mean) else mean
         if not job.repeat:
             self._place(job)
-        if self.budget.seconds is not None and job == Job(0):
-            self._top = self._highest_affordable(work)
+        if job == Job(0, job.rung) and job.rung < self._top and not self._may_rise(job.rung, work):
+            self._top = job.rung
 
     def score(self, job: Job) -> float:
         return self._scores[job]
@@ -426,8 +426,11 @@ class Search:
         first, count = self._work.get(0, (0.0, 1))
         return first / count * self.costs[job.rung] / self.costs[0]
 
-    def _highest_affordable(self, first: float) -> int:
-        """Return the last rung whose fits leave time for others; first: seconds on the lowest."""
+    def _may_rise(self, rung: int, work: float) -> bool:
+        """Return whether fits of the next rung leave time for others; work: seconds of a fit here.
+
+        Each rung is measured before the next: what a fit takes besides its epochs would be
+        multiplied if the last rung were judged by the first.
+        """
         limit = LARGEST_SHARE * (self.budget.seconds or math.inf)
-        each = [first * cost / self.costs[0] for cost in self.costs]
-        return max((rung for rung, cost in enumerate(each) if cost <= limit), default=0)
+        return work * self.costs[rung + 1] / self.costs[rung] <= limit

@@ -57,8 +57,9 @@ EVENT_WEIGHTS = "event_weights"  # the only setting that is not an option of the
 
 # By rung the share of the epochs, and the cost relative to the last rung. On the lowest one vectors
 # are at most FIRST_FACTORS long; a shorter default is kept, since each length is compiled anew.
+# With fewer epochs steps are PACE times as long, else less regularisation would seem better.
 SHARES, COSTS = (0.25, 0.5, 1.0), (0.2, 0.5, 1.0)
-FIRST_FACTORS = 64
+FIRST_FACTORS, PACE = 64, 2.0
 
 
 # Which settings to try.
@@ -97,12 +98,15 @@ class Plan:
         return changed
 
     def options_on_rung(self, setting: Setting, rung: int) -> dict[str, Any]:
-        """Return the options of a fit on a rung: the lower ones have fewer epochs and factors."""
+        """Return the options of a fit on a rung: lower ones have fewer epochs and longer steps."""
         options = self.options(setting)
         if rung == len(self.costs) - 1:
             return options
         if rung == 0:
             options["factors"] = min(setting["factors"], FIRST_FACTORS)
+        rate = self.recipe.learning_rate
+        if rate <= type(self.recipe).learning_rate:  # a higher one might diverge
+            options["learning_rate"] = rate * PACE
         return {**options, "epochs": epochs_of(self.recipe.epochs, rung)}
 
 
