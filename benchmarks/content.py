@@ -152,8 +152,9 @@ def warm_rows(
         model = recipe(seed, asked, **options).fit(train)
         seconds = time.process_time() - begin
         found = evaluate(model, train, test, "full-user", METRICS, asked.threads)
-        shown = {"set": name, "fields": given, "factors": model.parameters.users.shape[1]}
-        yield {**shown, "seed": seed, "processor_seconds": round(seconds, 1), **rounded(found)}
+        shown = {"set": name, "fields": given, "device": asked.device or "cpu"}
+        shown |= {"factors": model.parameters.users.shape[1], "seed": seed}
+        yield {**shown, "processor_seconds": round(seconds, 1), **rounded(found)}
 
 
 def user_rows(kind: str, *, asked: argparse.Namespace) -> Iterable[Row]:
