@@ -402,5 +402,5 @@ def test_sessions_are_held_out_whole():
     data = Dataset.from_frame(pl.DataFrame(rows, ["user", "item", "timestamp"], orient="row"))
     judge = held_out(data, 0, 1)
     assert isinstance(judge, Visits)
-    assert len(judge.item) == 3 * (300 - len(np.unique(judge.train.user)))
+    assert judge.count == 3 * (300 - len(np.unique(judge.train.user)))
     assert judge.before[:3] == [judge.before[2][:1], judge.before[2][:2], judge.before[2]]

@@ -1,5 +1,7 @@
 """Held-out visits of logs in which users come once."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -62,16 +64,16 @@ def test_whole_visits_are_held_out_and_each_click_but_the_first_is_predicted():
     visits = held_out_visits(anonymous(), None)
     left = len(np.unique(visits.train.user))
     assert 20 < 400 - left < 60
-    assert len(visits.item) == 3 * (400 - left)
+    assert visits.count == 3 * (400 - left)
     assert len(visits.train) == 4 * left
-    for before, item in zip(visits.before, visits.item):
+    for before, item in zip(visits.before, visits.events["item"]):
         assert item == (before[-1] + 1) % 40
 
 
 def test_of_what_is_left_other_visits_are_held_out():
     once = held_out_visits(anonymous(), None)
     twice = held_out_visits(once.train, None)
-    assert len(twice.item) > 60
+    assert twice.count > 60
     assert not set(twice.train.user) & (set(range(400)) - set(once.train.user))
 
 
@@ -79,6 +81,35 @@ def test_visits_of_one_click_predict_nothing():
     data = anonymous()
     first = np.flatnonzero(np.diff(data.user, prepend=-1))
     assert held_out_visits(data.take(first), None) is None
+
+
+def by_page(context, visitors=400):
+    """Visits with a random page at each click, which decides between two halves of 20 items.
+
+    Clicks on page 1 are in the morning, those on page 0 in the evening.
+    """
+    rng = np.random.default_rng(0)
+    page = rng.integers(0, 2, 4 * visitors)
+    midnight = 86_400 * (20_000 + np.arange(visitors).repeat(4))
+    columns = {
+        "user": np.arange(visitors).repeat(4),
+        "item": 10 * page + rng.integers(0, 10, 4 * visitors),
+        "page": page,
+        "timestamp": midnight + np.where(page, 3_600 * 9, 3_600 * 20) + np.arange(4 * visitors) % 4,
+    }
+    return Dataset.from_frame(pl.DataFrame(columns), context=context)
+
+
+def test_held_out_visits_are_predicted_in_their_context_and_at_their_time():
+    def value(context=(), fields=None):
+        visits = held_out_visits(by_page(list(context)), None)
+        recipe = FMPair(factors=8, threads=1, history=0, order=2, times=False, regularization=0.05)
+        return visits.values(replace(recipe, fields=fields or {}).fit(visits.train)).mean()
+
+    chance = np.mean(1 / np.log2(np.arange(2, 12)))  # NDCG of a random place among ten
+    assert value() < 0.6 * chance
+    assert value(context=["page"]) > 0.9 * chance
+    assert value(fields={"timestamp": {"kind": "time", "parts": ["hour"]}}) > 0.9 * chance
 
 
 def test_tuning_of_visits_tries_histories_on_other_visits():

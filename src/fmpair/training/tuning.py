@@ -273,7 +273,7 @@ def held_out(data: Dataset, seed: int, threads: int | None) -> Validation | Visi
     All events of other users are for training. If users come once, whole visits are held out.
     """
     visits = held_out_visits(data, threads)
-    if visits is not None and len(visits.item) >= MIN_USERS:
+    if visits is not None and visits.count >= MIN_USERS:
         return visits
     in_time = has_times(data)
     if not in_time:

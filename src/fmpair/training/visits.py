@@ -26,22 +26,23 @@ VISITORS = 0.1  # share of such users that is held out
 class Visits:
     """Held-out visits of unknown users. Each item but the first is predicted from those before it.
 
-    train: the events of all other users. before: the earlier items of the visit, for each
-    prediction; item: the item to predict.
+    train: the events of all other users. events: those to predict, with their context and time.
+    before: the earlier items of the visit, for each of them.
     """
 
     train: Dataset
+    events: pl.DataFrame
     before: list[list[Any]]
-    item: list[Any]
     threads: int | None
 
     def values(self, model: Recommender) -> np.ndarray:
         """Return the NDCG@10 of each predicted item, 0 if the model does not know the item."""
         from fmpair.ranking.top import ranks
 
-        items = model.space.items
-        target = items.numbers(pl.Series(self.item, dtype=items.ids.dtype))
-        queries = model.query_vectors(pl.DataFrame({"history": self.before}))
+        target = model.space.items.numbers(self.events["item"])
+        names = [name for name in self.events.columns if name in model.space.context]
+        history = pl.Series("history", self.before)
+        queries = model.query_vectors(self.events.select(history, *names))
         known = np.flatnonzero(target >= 0)
         nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
         above, level = ranks(
@@ -54,7 +55,7 @@ class Visits:
     @property
     def count(self) -> int:
         """The number of held-out events."""
-        return len(self.item)
+        return len(self.events)
 
     def shuffled(self) -> Visits:
         """Return the visits with the earlier items of each prediction in random order."""
@@ -70,14 +71,18 @@ def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
     active = np.unique(data.user)
     chosen = np.zeros(len(data.users), np.bool_)
     chosen[active] = np.random.default_rng(0).random(len(active)) < VISITORS
-    frame = data.take(chosen[data.user]).frame().select("user", "item", TIME)
-    by_user = frame.sort(TIME, maintain_order=True).group_by("user", maintain_order=True)
-    visits = by_user.agg("item")["item"].to_list()
-    steps = [(items[:n], items[n]) for items in visits for n in range(1, len(items))]
+    events = data.take(chosen[data.user]).frame().sort(TIME, maintain_order=True)
+    rows = events.select("user", "item", row=pl.int_range(pl.len()))
+    visits = rows.group_by("user", maintain_order=True).agg("item", "row").select("item", "row")
+    steps = [
+        (items[:n], numbers[n])
+        for items, numbers in visits.iter_rows()
+        for n in range(1, len(items))
+    ]
     if not steps:
         return None
-    before, item = [before for before, _ in steps], [item for _, item in steps]
-    return Visits(data.take(~chosen[data.user]), before, item, threads)
+    before, predicted = [before for before, _ in steps], events[[row for _, row in steps]]
+    return Visits(data.take(~chosen[data.user]), predicted, before, threads)
 
 
 def are_visits(data: Dataset) -> bool:
