@@ -113,14 +113,14 @@ PAGES = [page for page in EVERY if page.name not in SERVING and blocks_of(page)]
 
 def few_by_default(monkeypatch):
     monkeypatch.setattr("fmpair.training.defaults.FACTORS", FACTORS)
-    monkeypatch.setattr("fmpair.training.trials.FACTORS", FACTORS)
+    monkeypatch.setattr("fmpair.training.small_fits.FACTORS", FACTORS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if page.name == "README.md":
-        monkeypatch.setattr("fmpair.training.trials.FACTORS", FACTORS)
+        monkeypatch.setattr("fmpair.training.small_fits.FACTORS", FACTORS)
     else:
         few_by_default(monkeypatch)
     clicks().write_csv("clicks.csv")

@@ -30,7 +30,7 @@ ADDRESS = "localhost:8000/"
 def few_factors(monkeypatch):
     """No fit has more than eight factors: each number is kernels to compile."""
     monkeypatch.setattr("fmpair.training.defaults.FACTORS", 8)
-    monkeypatch.setattr("fmpair.training.trials.FACTORS", 8)
+    monkeypatch.setattr("fmpair.training.small_fits.FACTORS", 8)
 
 
 def answers_of(page):

@@ -14,6 +14,7 @@ import pytest
 from fmpair import Dataset, FMPair
 from fmpair.config import read
 from fmpair.errors import DataError, OptionError, TrainingError
+from fmpair.features.history_fields import history_field
 from fmpair.models.fm_pair import fm_pair
 from fmpair.testing import shop_log, two_tastes
 from fmpair.training import tuning
@@ -30,7 +31,7 @@ FEW = {"factors": 4, "epochs": 8, "threads": 1, "loss": "bpr"}
 def small_trials():
     """Trials have as few factors as the fits of other tests: each number is kernels to compile."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr("fmpair.training.trials.FACTORS", 8)
+        changed.setattr("fmpair.training.small_fits.FACTORS", 8)
         yield
 
 
@@ -275,6 +276,16 @@ def test_histories_longer_than_every_users_events_are_tried_once():
     assert canonical({"last": 50, "fade": 1.0}) in histories(60)
     assert canonical({"last": 50, "fade": 1.0}) not in histories(15)
     assert canonical({"last": 20, "fade": 1.0}) in histories(15)
+
+
+def test_histories_that_are_tried_keep_the_gain_of_earlier_items(shop):
+    start = {"last": 20, "fade": 2.0, "repeat": 4.0}
+    tried = [history_field(history) for history in tuning._histories(shop, start)]
+    assert {field.repeat for field in tried if field} == {2.0, 4.0, 8.0}
+    assert {(field.last, field.fade) for field in tried if field and field.repeat != 4} == {
+        (20, 2.0)
+    }
+    assert None in tried and {field.last for field in tried if field} == {1, 3, 20, 50}
 
 
 def test_ctrl_c_ends_the_search_with_the_best_so_far(shop, tuned, tmp_path):

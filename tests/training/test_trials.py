@@ -13,8 +13,9 @@ import pytest
 from fmpair import Dataset
 from fmpair.cli import run
 from fmpair.errors import OptionError, TrainingError
+from fmpair.features.history_fields import history_field
 from fmpair.models import FMPair
-from fmpair.training import defaults, trials
+from fmpair.training import defaults, small_fits, trials
 from fmpair.training.visits import Visits, come_once
 
 
@@ -62,10 +63,43 @@ def test_a_history_that_repeats_the_taste_of_users_is_left_out():
 
 def test_all_users_are_learned_from_in_a_trial(monkeypatch):
     learned = []
-    run = trials.train
-    monkeypatch.setattr(trials, "train", lambda *given: learned.append(given[2]) or run(*given))
+    run = small_fits.train
+    monkeypatch.setattr(small_fits, "train", lambda *given: learned.append(given[2]) or run(*given))
     FMPair(factors=8, epochs=2).fit(events(ordered=True))
     assert {len(set(data.user.tolist())) for data in learned} == {400}
+
+
+def returns(share, visits=500, steps=6, items=120):
+    """Visits in which a share of the clicks repeats the one before; the others are random."""
+    rng = np.random.default_rng(0)
+    item = rng.integers(0, items, (visits, steps))
+    for step in range(1, steps):
+        again = rng.random(visits) < share
+        item[again, step] = item[again, step - 1]
+    start = 1_700_000_000 + 3_600 * np.arange(visits)
+    return pl.DataFrame(
+        {
+            "user": np.repeat(np.arange(visits), steps),
+            "item": item.ravel(),
+            "timestamp": (start[:, None] + 60 * np.arange(steps)).ravel(),
+        }
+    )
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(0.4, True), (0.0, False)])
+def test_earlier_items_gain_where_visits_repeat_them(share, chosen):
+    recipe = FMPair(factors=8, epochs=8, times=False, order=2)
+    options = trials.without_auto(replace(recipe, history=3))
+    trial = small_fits.SmallFits.on(Dataset.from_frame(returns(share)), options, triples=False)
+    found = history_field(trials._with_repeats(options, trial).history)
+    assert (found.last, found.fade) == (3, 1.0)
+    assert (found.repeat in trials.REPEATS) if chosen else not found.repeat
+
+
+def test_nothing_gains_where_seen_items_are_not_ranked():
+    options = trials.without_auto(replace(FMPair(factors=8), history=3))
+    trial = SimpleNamespace(judge=SimpleNamespace(ranks_repeats=False))
+    assert trials._with_repeats(options, trial) is options
 
 
 def visits(days, users=400, steps=4, items=40):
@@ -156,10 +190,10 @@ def test_trials_of_order_three_have_all_factors_on_a_gpu(device, factors, monkey
         seen.append(trial.small["factors"])
         return np.zeros(2)
 
-    monkeypatch.setattr(trials._Trial, "values", values)
+    monkeypatch.setattr(small_fits.SmallFits, "values", values)
     options = trials.without_auto(FMPair(factors=16, device=device))
-    trial = trials._Trial.on(moods(), options, triples=True)
-    trials._with_triples(trials._Choice(options, np.zeros(2)), trial)
+    trial = small_fits.SmallFits.on(moods(), options, triples=True)
+    trials._with_triples(small_fits.Judged(options, np.zeros(2)), trial)
     assert seen == factors
 
 
@@ -180,7 +214,7 @@ LAST_TWO = {"last": 2, "fade": 0.0}
 
 def few_by_default(monkeypatch):
     """Let default models and trials have 8 factors, whose kernels other tests compile too."""
-    for module in (defaults, trials):
+    for module in (defaults, small_fits):
         monkeypatch.setattr(module, "FACTORS", 8)
 
 
@@ -216,7 +250,7 @@ def diverge(self, options, **changes):
 
 def test_pairs_of_earlier_items_are_not_used_if_a_fit_diverges(caplog, monkeypatch):
     few_by_default(monkeypatch)
-    monkeypatch.setattr(trials._Trial, "choice", diverge)
+    monkeypatch.setattr(small_fits.SmallFits, "choice", diverge)
     recipe = FMPair(history=LAST_TWO, order="auto")
     with caplog.at_level(logging.INFO, "fmpair"):
         assert trials.resolve_auto(recipe, Dataset.from_frame(sums(users=40))).order == 2
@@ -306,7 +340,7 @@ def test_users_count_equally_unless_there_is_context():
     frame = choices(10)
     with_context = frame.with_columns(pl.Series("place", np.arange(len(frame)) % 3))
     for given, by_user in ((frame, True), (with_context, False)):
-        _, judge = trials._parts(Dataset.from_frame(given), None)
+        _, judge = small_fits.parts(Dataset.from_frame(given), None)
         assert judge.per_user == by_user
 
 

@@ -51,6 +51,8 @@ class Field:
     last, fade, within, per, of: of kind `history`, a user's earlier items: the `last` items, the
         n-th latest with weight n to the power -fade; not older than `within` (such as 30d), with
         the same value of column `per` (such as session); of: `item`, attributes, or both.
+    repeat: of kind `history`, what an earlier item gains itself, times its weight: how likely users
+        are to choose an item again. It is added after training.
     shared: whether earlier items use the items' own vectors instead of a separate table.
     start: standard deviation of the initial vectors; with 0, a field has no effect at first.
     regularization: by default that of the model.
@@ -70,6 +72,7 @@ class Field:
     within: str | None = None
     per: str | None = None
     of: Sequence[str] = ("item",)
+    repeat: float = 0.0
     shared: bool = False
     start: float = 0.0
     regularization: float | None = None
@@ -89,7 +92,7 @@ class Field:
         if self.parts and self.kind not in ("auto", *OF_TIME):
             raise OptionError(f"parts requires {named('kind', 'time')}, not {self.kind!r}")
         self._check_history()
-        for name in ("scale", "fade", "start", "regularization"):
+        for name in ("scale", "fade", "repeat", "start", "regularization"):
             value = getattr(self, name)
             if value is None and name == "regularization":
                 continue
@@ -109,6 +112,8 @@ class Field:
         if not (isinstance(names, Sequence) and names and all(isinstance(n, str) for n in names)):
             raise OptionError(f"of must be names such as [item, genre], not {self.of!r}")
         object.__setattr__(self, "of", tuple(names))
+        if self.repeat and "item" not in self.of:
+            raise OptionError("repeat requires 'item' in of: only items themselves can repeat")
         if not isinstance(self.shared, bool) or (self.shared and self.of != ("item",)):
             raise OptionError("shared must be true or false, and cannot be combined with of")
 

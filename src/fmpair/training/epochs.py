@@ -153,6 +153,11 @@ class Validation:
         return repeats
 
     @property
+    def ranks_repeats(self) -> bool:
+        """Whether items that a user has in training are ranked too."""
+        return not len(self.hidden.column)
+
+    @property
     def count(self) -> int:
         """The number of held-out events."""
         return len(self.target)
@@ -167,7 +172,7 @@ class Validation:
         from fmpair.ranking.top import ranks
 
         names = [name for name in self.events.columns.columns if name in model.space.context]
-        queries = model.query_vectors(self.events.frame().select("user", *names))
+        queries = model.queries(self.events.frame().select("user", *names), "features")
         target, hidden = self.target, self.hidden
         if model.space.items is not self.train.items:  # a model may rank only some of the items
             number = model.space.items.numbers(self.train.items.ids)
@@ -175,13 +180,15 @@ class Validation:
         known = np.flatnonzero(target >= 0)
         if not len(known):
             raise DataError("no held-out event has an item that the model ranks")
+        gains = model.gains(queries)
         above, level = ranks(
-            queries[known],
+            model.vectors(queries)[known],
             model.item_matrix,
             hidden.take(known),
             target[known],
             self.threads,
             ranking_device(model.recipe, len(known)),
+            None if gains is None else gains.take(known),
         )
         values = self.formula.values(1 + above + level / 2)
         return _user_means(values, self.user[known]) if self.per_user else values

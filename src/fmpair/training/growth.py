@@ -17,8 +17,8 @@ from fmpair.data.vocabulary import Vocabulary
 from fmpair.engine.contract import Parameters
 from fmpair.features import FeatureSpace, Side
 from fmpair.features.encoder import sum_to_one
-from fmpair.fitted.factor_model import triples_of
 from fmpair.fitted.history import Recent, stacked
+from fmpair.fitted.item_arrays import triples_of
 from fmpair.fitted.recommender import Recommender
 from fmpair.fitted.visitor import place_new, rare_bias
 from fmpair.training.options import FMPairOptions

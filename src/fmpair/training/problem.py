@@ -21,8 +21,8 @@ from fmpair.features import FeatureSpace, Field, situations
 from fmpair.features.calendar import days_since
 from fmpair.features.field import duration
 from fmpair.features.history_fields import history_weights
-from fmpair.fitted.factor_model import triples_of
 from fmpair.fitted.history import Recent, latest, moments_after, most_recent, remembers
+from fmpair.fitted.item_arrays import triples_of
 from fmpair.threads import all_threads
 from fmpair.training.defaults import (
     Setting,

@@ -1,38 +1,32 @@
 """Trials: small fits that choose the options of `FMPair()` that are 'auto': history, times, order.
 
-They also choose the regularisation of users and items if it is not given. Usually each user's
-latest event is held out. In logs of anonymous sessions, where each user has one visit, whole visits
-are held out.
+They also choose the regularisation of users and items if it is not given.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fmpair.arrays import tally
 from fmpair.data import Dataset
-from fmpair.data.parts import fully_timed
-from fmpair.data.splits import holdout, leave_last_out
-from fmpair.data.times import has_times, is_calendar, mostly_timed, untimed
+from fmpair.data.times import is_calendar, mostly_timed, untimed
 from fmpair.device import CPU, resolve_device
 from fmpair.errors import Notice, TrainingError, named
 from fmpair.features import FeatureSpace
 from fmpair.features.calendar import TIME, whole_days
-from fmpair.features.history_fields import AUTO, HISTORY
+from fmpair.features.history_fields import AUTO, HISTORY, history_field
 from fmpair.training import options as options_module
-from fmpair.training.defaults import FACTORS_OF_MANY, MAX_REPEATED, factors_of, n_negatives_of
-from fmpair.training.epochs import Validation
-from fmpair.training.loop import TrainingRun, started, task_of, train
+from fmpair.training.defaults import FACTORS_OF_MANY, MAX_REPEATED, factors_of
+from fmpair.training.loop import started, task_of
 from fmpair.training.options import FMPairOptions
+from fmpair.training.small_fits import FACTORS, RAMPED, Judged, SmallFits
 from fmpair.training.start import check_factors
-from fmpair.training.visits import Visits, held_out_visits
 
 LOG = logging.getLogger("fmpair")
 PROGRESS = logging.getLogger("fmpair.progress")
@@ -41,12 +35,8 @@ LAST = 20  # items of the history
 FADES = (1.0, 2.0)  # item n before the event has the weight n ** -fade: long, or mostly the last
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
-FACTORS, NEGATIVES = 32, 64  # small, so that a trial can use all users and events
 DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # of trials and fits on CPUs
-STEPS = 100  # events learned per user (events times epochs) after which settings can be compared
-MIN_EPOCHS, MAX_EPOCHS = 4, 16  # limits for a trial
-RAMPED = 16  # epochs of a trial with order three, whose regularisation grows epoch by epoch
-MIN_EVENTS, MIN_USERS = 3, 30  # no trials if fewer users have so many events
+REPEATS = (2.0, 4.0, 8.0)  # what the latest item gains itself, in units of scores
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # On a CPU the regularisation without a history is found by fits with 1 / L2_PACE of the epochs,
@@ -83,7 +73,7 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
     chosen, auto = without_auto(options), _AutoOptions(options, data)
     if not (auto.features or auto.regularization):
         return chosen
-    trial = _Trial.on(data, chosen, triples=auto.order)
+    trial = SmallFits.on(data, chosen, triples=auto.order)
     if trial is None:
         return chosen
     try:
@@ -95,28 +85,18 @@ def resolve_auto(options: Any, data: Dataset) -> FMPairOptions:
         return chosen
 
 
-def _with_features(options: FMPairOptions, trial: _Trial, auto: _AutoOptions) -> FMPairOptions:
+def _with_features(options: FMPairOptions, trial: SmallFits, auto: _AutoOptions) -> FMPairOptions:
     """Return the options with a history, times and order three where they rank better."""
-    best = _Choice(options, trial.values(options))
+    best = Judged(options, trial.values(options))
     if auto.history:
         best = _with_history(best, trial)
     if auto.times:
         best = _with_times(best, trial, auto.since)
     if auto.order:
         best = _with_triples(best, trial)
-    return _with_item_pairs(best, trial).options if auto.item_pairs else best.options
-
-
-class _Choice(NamedTuple):
-    """Options, and the NDCG@10 of every held-out event after a trial with them."""
-
-    options: Any
-    values: np.ndarray
-
-    def better_than(self, other: _Choice, errors: float = 1.0) -> bool:
-        """Return whether the mean gain over `other` exceeds `errors` standard errors (paired)."""
-        gain = self.values - other.values
-        return bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
+    if auto.item_pairs:
+        best = _with_item_pairs(best, trial)
+    return _with_repeats(best.options, trial) if auto.history else best.options
 
 
 @dataclass(frozen=True)
@@ -192,95 +172,7 @@ class _AutoOptions:
         return self.options.loss == "softmax" and self.options.temperature is None
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """Training events, held-out events (judge), and the options that make a fit fast (small)."""
-
-    train: Dataset
-    judge: Validation | Visits
-    small: Mapping[str, Any]
-
-    @classmethod
-    def on(cls, data: Dataset, options: FMPairOptions, triples: bool) -> _Trial | None:
-        """Return the trial on these events; None if too few users have enough events."""
-        events = tally(data.user, len(data.users))
-        if np.count_nonzero(events >= MIN_EVENTS) < MIN_USERS:
-            return None
-        visits = len(data) / np.count_nonzero(events)
-        epochs = min(max(math.ceil(STEPS / visits), RAMPED if triples else MIN_EPOCHS), MAX_EPOCHS)
-        small = {
-            "factors": min(options.factors or FACTORS, FACTORS),
-            "epochs": min(options.epochs, epochs),
-            "dropout": 0.0,
-        }
-        if resolve_device(options.device) == CPU and options.loss == "softmax":
-            small["n_negatives"] = min(n_negatives_of(options, len(data.items)), NEGATIVES)
-            # off by default: with so few negatives, corrected gradients are too noisy
-            small["logq_correction"] = bool(options.logq_correction)
-        return cls(*_parts(data, options.threads), small)
-
-    def unordered(self, options: Any, data: Dataset) -> _Trial:
-        """Return the trial with a random tenth of the events held out, if these are more."""
-        timed = isinstance(self.judge, Visits) or TIME in options.fields
-        if timed or len(data) < 10 * self.judge.count:
-            return self
-        return _Trial(*_parts(data, options.threads, ordered=False), self.small)
-
-    def run(self, options: FMPairOptions, train_events: Dataset | None = None) -> TrainingRun:
-        """Return a small fit that has not begun."""
-        small = replace(options, **self.small)
-        return train(small, small, train_events or self.train)
-
-    def values_of(self, run: TrainingRun) -> np.ndarray:
-        """Return NDCG@10 of every held-out event after all epochs of a fit."""
-        for _ in run:
-            pass
-        return self.judge.values(run.trained())
-
-    def values(self, options: FMPairOptions) -> np.ndarray:
-        """Return NDCG@10 of every held-out event after a small fit."""
-        return self.values_of(self.run(options))
-
-    def choice(self, options: FMPairOptions, **changes: Any) -> _Choice:
-        """Return the options with these changes, and their NDCG@10."""
-        changed = replace(options, **changes)
-        return _Choice(changed, self.values(changed))
-
-    def out_of_order(self, options: FMPairOptions) -> _Choice:
-        """Return the options with the NDCG@10 that they reach on shuffled histories.
-
-        The events of each user are in random order, so the model cannot learn from their order.
-        """
-        user, chance = self.train.user, np.random.default_rng(0).random(len(self.train))
-        source = np.empty(len(user), np.int64)
-        source[np.argsort(user, kind="stable")] = np.lexsort((chance, user))
-        times = self.train.columns[TIME].gather(source)
-        mixed = replace(self.train, columns=self.train.columns.with_columns(times))
-        judge = self.judge.shuffled() if isinstance(self.judge, Visits) else self.judge
-        return _Choice(options, replace(self, judge=judge).values_of(self.run(options, mixed)))
-
-
-def _parts(
-    data: Dataset, threads: int | None, ordered: bool = True
-) -> tuple[Dataset, Validation | Visits]:
-    """Return the training events and the validation.
-
-    The latest event of each user is held out; if there are no times, or if not ordered, a random
-    tenth is. All users count equally, unless there is context. If users come once, a tenth of them
-    is held out with all events, since users at serving time are also new.
-    """
-    data = fully_timed(data)
-    visits = held_out_visits(data, threads)
-    if visits is not None:
-        return visits.train, visits
-    timed = ordered and has_times(data) and not data.gaps
-    split = leave_last_out(data) if timed else holdout(data, test=0.1, seed=0)
-    train_events, _, test = split.parts(data)
-    per_user = not data.context
-    return train_events, Validation(train_events, test, "ndcg@10", 1, threads, per_user)
-
-
-def _with_history(none: _Choice, trial: _Trial) -> _Choice:
+def _with_history(none: Judged, trial: SmallFits) -> Judged:
     """Choose no history, a long one or a short one.
 
     A history is used if it ranks better than no history, and also better than the same history in
@@ -297,7 +189,7 @@ def _with_history(none: _Choice, trial: _Trial) -> _Choice:
     return best if helps else none
 
 
-def _history(options: FMPairOptions, trial: _Trial) -> dict[str, float]:
+def _history(options: FMPairOptions, trial: SmallFits) -> dict[str, float]:
     """Return the long history, or the short one if it ranks better.
 
     Without dropout small fits overfit long histories, which full fits do not. With dropout each
@@ -311,7 +203,31 @@ def _history(options: FMPairOptions, trial: _Trial) -> dict[str, float]:
     return histories[short.better_than(long, 0.0)]
 
 
-def _with_times(without: _Choice, trial: _Trial, since: bool) -> _Choice:
+def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
+    """Let the items of the history gain what ranks best, if it gains SURE standard errors.
+
+    The gain is added after training, so all values are compared with one fit.
+    """
+    history = history_field(options.history)
+    if history is None or not trial.judge.ranks_repeats:
+        return options
+    model = trial.model(trial.run(options))
+
+    def values(gain: float) -> np.ndarray:
+        space = replace(model.space, history=replace(history, repeat=gain))
+        return trial.judge.values(model.replaced(space=space))
+
+    gains = [Judged(gain, values(gain)) for gain in REPEATS]
+    none, best = Judged(0.0, values(0.0)), max(gains, key=lambda gain: float(gain.values.mean()))
+    helps = best.better_than(none, SURE)
+    _report("repeats", f"a gain of {best.options:g} for the latest item", (helps, best, none))
+    if not helps:
+        return options
+    chosen = {"last": history.last, "fade": history.fade, "repeat": best.options}
+    return replace(options, history=chosen)
+
+
+def _with_times(without: Judged, trial: SmallFits, since: bool) -> Judged:
     """Use hour, weekday and days since the last event if they gain SURE standard errors."""
     parts = [
         part for part in TIME_PARTS if part != "hour" or not whole_days(trial.train.columns[TIME])
@@ -325,7 +241,7 @@ def _with_times(without: _Choice, trial: _Trial, since: bool) -> _Choice:
     return timed if helps else without
 
 
-def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
+def _with_triples(without: Judged, trial: SmallFits) -> Judged:
     """Use order three for pairs of the user and a context field if it ranks better.
 
     Few factors hide its gain. On a GPU, where they save no time, the trials have all factors.
@@ -344,7 +260,7 @@ def _with_triples(without: _Choice, trial: _Trial) -> _Choice:
     return third if helps else without
 
 
-def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
+def _with_item_pairs(without: Judged, trial: SmallFits) -> Judged:
     """Use order three for pairs of earlier items, and of users and earlier items, if it is better.
 
     Small fits without dropout overfit these pairs more than full fits do, so any gain is enough. On
@@ -369,10 +285,10 @@ def _with_item_pairs(without: _Choice, trial: _Trial) -> _Choice:
     if options.factors is None:
         factors = factors_of(options, len(trial.train))
         split = {"factors": factors - factors // 4, "factors3": factors // 4}
-    return _Choice(replace(options, order=3, **split), third.values)
+    return Judged(replace(options, order=3, **split), third.values)
 
 
-def _with_l2(options: FMPairOptions, trial: _Trial) -> FMPairOptions:
+def _with_l2(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
     """Return the options with the regularisation of users and items that ranks best.
 
     The default is multiplied or divided by L2_STEP as long as that ranks better. Then the maximum
@@ -409,7 +325,7 @@ def _climb(values_of: Callable[[int], np.ndarray]) -> tuple[int, dict[int, np.nd
         while abs(best + way) <= L2_STEPS:
             step = best + way
             values[step] = values_of(step)
-            if not _Choice(step, values[step]).better_than(_Choice(best, values[best]), L2_SURE):
+            if not Judged(step, values[step]).better_than(Judged(best, values[best]), L2_SURE):
                 break
             best = step
         if best:
@@ -435,7 +351,7 @@ def _vertex(left: float, middle: float, right: float) -> float:
 
 
 def _report(
-    what: str, value: str, result: tuple[bool, _Choice, _Choice], hint: str | Notice = ""
+    what: str, value: str, result: tuple[bool, Judged, Judged], hint: str | Notice = ""
 ) -> None:
     helps, changed, without = result
     PROGRESS.info(

@@ -23,6 +23,8 @@ from fmpair.data.parts import split_of
 from fmpair.data.splits import leave_last_out, leave_out
 from fmpair.data.times import has_times, untimed
 from fmpair.errors import DataError, FmpairError, MachineError
+from fmpair.features import Field
+from fmpair.features.history_fields import history_field
 from fmpair.kernel_cache import CLOCK
 from fmpair.training.checkpoint import identity
 from fmpair.training.epochs import MAX_EVENTS, Validation
@@ -176,20 +178,34 @@ def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:
 
 
 def _histories(data: Dataset, start: Any) -> tuple[Any, ...]:
-    """Return the histories to try, one of those that are alike as no user has more events."""
-    most = int(tally(data.user, len(data.users)).max(initial=1))
+    """Return the histories to try, one of those that are alike as no user has more events.
 
-    def used(history: Any) -> str:
-        if isinstance(history, int):
-            return canonical(min(history, most))
-        return canonical({**history, "last": min(history.get("last", most), most)})
+    Where earlier items gain themselves, they do in all of these, and half and twice as much is
+    tried too.
+    """
+    most, field = int(tally(data.user, len(data.users)).max(initial=1)), history_field(start)
 
-    kept, known = [], {used(start)}
-    for history in HISTORIES:
+    def used(history: Any) -> Field | None:
+        found = history_field(history)
+        return None if found is None else replace(found, last=min(found.last, most))
+
+    tried: list[Any] = list(HISTORIES)
+    if field is not None and field.repeat:
+        length = {"last": field.last, "fade": field.fade}
+        tried = [_with_gain(history, field.repeat) for history in HISTORIES]
+        tried[3:3] = [_with_gain(length, field.repeat * times) for times in (0.5, 2.0)]
+    kept, known = [], [used(start)]
+    for history in tried:
         if canonical(history) == canonical(start) or used(history) not in known:
             kept.append(history)
-            known.add(used(history))
+            known.append(used(history))
     return tuple(kept)
+
+
+def _with_gain(history: Any, gain: float) -> Any:
+    if isinstance(history, int):
+        return {"last": history, "repeat": gain} if history else 0
+    return {**history, "repeat": gain}
 
 
 def _including(values: tuple[Any, ...], start: Any) -> Range:
