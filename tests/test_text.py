@@ -113,6 +113,14 @@ def test_options_are_described_by_all_classes_that_declare_them():
     }  # fmt: skip
 
 
+def test_a_name_within_a_sentence_begins_no_description():
+    text = "unit: one list a user. relevant: items of a unit: all.\n  on: where to train on: here"
+    assert descriptions(text, ["unit", "relevant", "on"]) == {
+        "unit": "One list a user.", "relevant": "Items of a unit: all.",
+        "on": "Where to train on: here.",
+    }  # fmt: skip
+
+
 def test_a_section_is_that_of_the_docstring_that_describes_the_option():
     assert sections(Chest, NAMES) == {
         "width": "", "height": "", "colour": "", "lining": "Inside", "depth": "Inside", "lid": "",

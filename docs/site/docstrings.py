@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import Any
 
-from fmpair.text import HEADING, descriptions
+from fmpair.text import HEADING, described, descriptions
 
 RESULT = re.compile(r"^ *(?=(?:Gives|Returns) )", re.MULTILINE)
 CODE = re.compile(r"(?<!`)(`{1,2})([^`]+)\1(?!`)")
@@ -50,8 +50,7 @@ def rewritten(text: str, names: list[str]) -> list[str]:
 def _before_arguments(paragraph: str, names: list[str]) -> str:
     """Return the text of a paragraph before its first argument, or ""."""
     paragraph = HEADING.sub("", paragraph)
-    known = "|".join(map(re.escape, names)) or "(?!)"
-    start = re.search(rf"(?:^|(?<=\s))(?:{known})(?:, (?:{known}))*: ", paragraph)
+    start = described(names).search(paragraph)
     return paragraph[: start.start()] if start else paragraph
 
 

@@ -22,7 +22,7 @@ _STARTS = [np.array([0, length]) for length in range(256)]  # of single rows, ma
 class Rows(NamedTuple):
     """Sparse rows: row r holds column[start[r]:start[r+1]] with the same slice of value.
 
-    start: int64 [rows + 1], column: int32 [entries], value: float32 [entries].
+    start: int64 [rows + 1]; column: int32 [entries]; value: float32 [entries].
     """
 
     start: np.ndarray

@@ -60,13 +60,18 @@ def whole(thing: Any) -> str:
     return "\n\n".join(_docstrings(thing))
 
 
+def described(names: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of the names before a description, as in `name, name: text`.
+
+    They begin a line or follow a sentence. Elsewhere `unit: text` may be prose.
+    """
+    known = "|".join(map(re.escape, names)) or "(?!)"
+    return re.compile(rf"(?m:^\s*|(?<=[.;] ))((?:{known})(?:, (?:{known}))*): ")
+
+
 def descriptions(docstring: str | None, names: Iterable[str]) -> dict[str, str]:
     """Return {name: text} of every `name: text` or `name, name: text` among `names`."""
-    any_name = "|".join(re.escape(name) for name in names)
-    if not any_name:
-        return {}
-    start = rf"(?:^|(?<=\s))((?:{any_name})(?:, (?:{any_name}))*): "
-    parts = re.split(start, docstring or "")
+    parts = described(names).split(docstring or "")
     return {
         name: _sentence(text)
         for together, text in zip(parts[1::2], parts[2::2])

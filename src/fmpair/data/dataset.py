@@ -120,8 +120,8 @@ class Dataset:
 
         Columns that are not named are inferred from their names, types and contents.
 
-        user, item, rating, ..., event_type: names of the columns with these roles; session and
-        event_type are never context.
+        user, item, rating, weight, timestamp, domain, session, event_type: names of the columns
+            with these roles; session and event_type are never context.
         context: context columns; by default inferred.
         ignore: columns to leave out.
         users, items: tables of attributes, with an id column of the same name.
