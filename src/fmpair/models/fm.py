@@ -42,10 +42,10 @@ class FM(TrainableRanker):
     The scores of the fitted model are its predictions.
 
     factors: length of the vectors. epochs: passes over the events; each is one draw of mcmc.
-    learner: mcmc (Gibbs sampling, which needs no regularisation), als (alternating least squares)
-        or sgd.
-    task: regression (of ratings), classification (of ratings with two values, or of events against
-        as many unobserved pairs), or auto: regression if there are ratings.
+    learner: how to fit: mcmc (Gibbs sampling, which needs no regularisation), als (alternating
+        least squares) or sgd.
+    task: what to predict: regression (of ratings), classification (of ratings with two values, or
+        of events against as many unobserved pairs), or auto: regression if there are ratings.
     order: 2 for pairs of features, 3 for triples too (sgd only).
     linear: whether features have a linear term; without it (sgd only) and with ids only this is
         plain matrix factorization.
