@@ -109,7 +109,10 @@ def _ids_as(ids: pl.Series, dtype: pl.DataType, where: str) -> pl.Series:
     ids = as_plain(ids)
     same = ids.cast(pl.String) if dtype == pl.String else comparable(ids, dtype)
     if same is None or same.null_count() > ids.null_count():
-        raise DataError(f"the ids of {where} are {ids.dtype}, but those of the events are {dtype}")
+        raise DataError(
+            f"the ids of {where} are {ids.dtype}, but those of the events are {dtype}: give both "
+            "the same type"
+        )
     return same
 
 
