@@ -191,7 +191,10 @@ def _moments(train: Dataset, test: Dataset) -> np.ndarray:
     first, second = required_moments(train), required_moments(test)
     if not comparable_times(train, test):
         if train.order is None or test.order is None:
-            raise DataError("timestamps of training and test events cannot be compared")
+            raise DataError(
+                "timestamps of training and test events cannot be compared: one has dates, the "
+                "other numbers"
+            )
         second = second - second.min(initial=0) + first.max(initial=0) + 1
     return np.concatenate([first, second])
 

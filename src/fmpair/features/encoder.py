@@ -218,7 +218,10 @@ class Encoder:
         if plain.dtype == pl.String and self.field.kind == "boolean":
             plain = plain.str.to_lowercase().replace({"true": "1", "false": "0"})
         if plain.dtype.is_nested():
-            raise DataError(f"column {self.name!r} holds {plain.dtype}, not {self.field.kind}")
+            raise DataError(
+                f"column {self.name!r} holds {plain.dtype}, not {self.field.kind}: give one value "
+                "per row"
+            )
         numbers = plain.cast(pl.Float64, strict=False)
         wrong = values.filter(numbers.is_null() & plain.is_not_null())
         if len(wrong):

@@ -30,9 +30,10 @@ class FMPairOptions:
     factors: length of the vectors. None: 128, 256 from 100,000 events on and on a GPU; with
         softmax twice that if lists of items have more values and predict what users choose, and on
         a GPU if there are users and items alone (up to 5 million events).
-    epochs: passes over the events. learning_rate: step size; it decreases linearly.
-    loss: bpr or hinge compare pairs of items, logistic classifies single items, softmax picks the
-        chosen item among several, warp takes the first of several items that ranks too high.
+    epochs: passes over the events. learning_rate: step size; it decreases linearly. On the CPU,
+        steps in minibatches are up to twice as long.
+    loss: what a step compares: bpr and hinge pairs of items, logistic single items with 0 or 1,
+        softmax the chosen item with several, warp with the first of several that ranks too high.
     regularization: one number for user and item vectors, or a mapping with any of user, item,
         negative, bias, context, user_features, item_features, or the name of a field; groups that
         are not given keep their defaults. None: chosen from the data; `FMPair` also compares more
@@ -41,8 +42,8 @@ class FMPairOptions:
     weights: how an event's weight counts: log (1 + ln w from 1 on), linear, none; relative to
         the mean weight, and at most ten times as much.
     history: the user's previous items as features of the query: how many of the latest (10, or 0
-        for none), options by name (last, fade, within, per, of; see `Field`), or auto: the last 20
-        if the events have times and a trial shows that they help.
+        for none), options by name (last, fade, within, per, of, repeat; see `Field`), or auto: the
+        last 20 if the events have times and a trial shows that they help.
     order: 2 for products of query and item features; 3 also for products of three features, two of
         them of one side, such as user, context and item; auto: 3 for users in their contexts, or
         for pairs of earlier items, if a trial shows that it helps. See `pairs`.
@@ -65,7 +66,8 @@ class FMPairOptions:
     n_negatives: sampled negatives per event for softmax and warp; the other losses use one.
         None: softmax compares an event with all items on a GPU, and on the CPU with all items of a
         block if there are users, items and a history alone. Else it takes 32, one per 64 items if
-        these are more (up to 256), and a tenth of the items if there are few. warp takes 32.
+        these are more (up to 256), or a tenth of the items (at least 8) if that is less. warp takes
+        32.
     popularity_power: exponent of an item's number of events, for drawing by popularity.
     rank_share: mean rank of adaptive negatives, as a share of the items.
     own_share: share of negatives that are items of the user's other events; above 0 the model
@@ -98,9 +100,9 @@ class FMPairOptions:
 
     Engine
     ------
-    optimizer: sgd (plain steps), adagrad (steps divided by the root of the squared gradients so
-        far of a user, item or value), or, on torch, adam. None: sgd on the cpu, else adam,
-        whose rate is the learning rate times 0.8 / sqrt(factors).
+    optimizer: how steps are made: sgd (plain steps), adagrad (steps divided by the root of the
+        squared gradients so far of a user, item or value), or, on torch, adam. None: sgd on the
+        cpu, else adam, whose rate is the learning rate times 0.8 / sqrt(factors).
     device: where to train: cpu, cuda (a GPU with minibatches; softmax then uses all items instead
         of those of a block), torch (the same on the CPU), or auto: a GPU if there is one.
     final_rate_share: share of the learning rate left in the last epoch; 1 keeps it constant. None:
