@@ -50,6 +50,13 @@ def tastes(visitors=400, kinds=10):
 SHORT = {"history": {"last": 1}, "order": 2, "times": False, "factors": 16, "epochs": 10}
 
 
+def test_few_visits_of_a_large_log_are_held_out(monkeypatch):
+    data = anonymous()
+    assert 80 < held_out_visits(data, None).count < 160  # a tenth: 120 of 1,600 events
+    monkeypatch.setattr("fmpair.training.visits.MAX_EVENTS", 40)
+    assert 10 < held_out_visits(data, None).count < 60
+
+
 @pytest.fixture(scope="module")
 def fits():
     """A model of `tastes` with and without the users' own vectors learned at the end."""

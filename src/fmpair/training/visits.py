@@ -15,11 +15,12 @@ from fmpair.device import ranking_device
 from fmpair.features.calendar import TIME
 from fmpair.fitted.recommender import Recommender
 from fmpair.metrics import Metric
+from fmpair.training.epochs import MAX_EVENTS
 
 # Users come once if they have at most VISIT_EVENTS events on average, and at least half of the
 # users have all their events within the share VISIT_SHARE of the time that the log covers.
 VISIT_EVENTS, VISIT_SHARE = 10, 0.01
-VISITORS = 0.1  # share of such users that is held out
+VISITORS = 0.1  # share of such users that is held out, less if they have over MAX_EVENTS events
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,14 @@ class Visits:
 
 
 def held_out_visits(data: Dataset, threads: int | None) -> Visits | None:
-    """Return the held-out visits of a tenth of the users; None if users come back."""
+    """Return the held-out visits of a tenth of the users or fewer; None if users come back."""
     if not are_visits(data):
         return None
     # only users with events: of a part of a log, the same users could be those without
     active = np.unique(data.user)
     chosen = np.zeros(len(data.users), np.bool_)
-    chosen[active] = np.random.default_rng(0).random(len(active)) < VISITORS
+    share = min(VISITORS, MAX_EVENTS / max(len(data), 1))
+    chosen[active] = np.random.default_rng(0).random(len(active)) < share
     events = data.take(chosen[data.user]).frame().sort(TIME, maintain_order=True)
     rows = events.select("user", "item", row=pl.int_range(pl.len()))
     visits = rows.group_by("user", maintain_order=True).agg("item", "row").select("item", "row")
