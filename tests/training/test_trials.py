@@ -86,6 +86,35 @@ def returns(share, visits=500, steps=6, items=120):
     )
 
 
+@dataclass
+class KnownFits:
+    """Small fits with known values: without times, with times, and over the items of a block."""
+
+    with_times: float
+    of_blocks: float | None
+    train: Dataset
+
+    def values(self, mean):
+        return mean + np.random.default_rng(0).normal(0, 0.01, 100)
+
+    def choice(self, options, **changes):
+        return small_fits.Judged(replace(options, **changes), self.values(self.with_times))
+
+    def over_blocks(self, options):
+        if self.of_blocks is None:
+            return None
+        return small_fits.Judged(options, self.values(self.of_blocks))
+
+
+@pytest.mark.parametrize(("with_times", "of_blocks", "used"), [
+    (0.22, None, True), (0.20, None, False), (0.22, 0.19, True), (0.22, 0.23, False),
+])  # fmt: skip
+def test_times_must_rank_better_than_fits_without_them(with_times, of_blocks, used):
+    fits = KnownFits(with_times, of_blocks, Dataset.from_frame(visits(days=20)))
+    without = small_fits.Judged(FMPair(), fits.values(0.20))
+    assert bool(trials._with_times(without, fits, since=True).options.fields) == used
+
+
 @pytest.mark.parametrize(("share", "chosen"), [(0.4, True), (0.0, False)])
 def test_earlier_items_gain_where_visits_repeat_them(share, chosen):
     recipe = FMPair(factors=8, epochs=8, times=False, order=2)

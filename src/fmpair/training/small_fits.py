@@ -80,6 +80,21 @@ class SmallFits:
             return self
         return SmallFits(*parts(data, options.threads, ordered=False), self.small)
 
+    def over_blocks(self, options: FMPairOptions) -> Judged | None:
+        """Return the options with their values after a small fit over the items of a block.
+
+        None if whole fits with these options do not learn from all items of a block.
+        """
+        sampled = ("n_negatives", "logq_correction")
+        if sampled[0] not in self.small:
+            return None
+        fits = replace(self, small={k: v for k, v in self.small.items() if k not in sampled})
+        run = fits.run(options)
+        if run.task.settings.all_items:
+            return Judged(options, fits.values_of(run))
+        run.close()
+        return None
+
     def run(self, options: FMPairOptions, train_events: Dataset | None = None) -> TrainingRun:
         """Return a small fit that has not begun."""
         small = replace(options, **self.small)

@@ -228,7 +228,11 @@ def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
 
 
 def _with_times(without: Judged, trial: SmallFits, since: bool) -> Judged:
-    """Use hour, weekday and days since the last event if they gain SURE standard errors."""
+    """Use hour, weekday and days since the last event if they gain SURE standard errors.
+
+    On a CPU, whole fits without times learn from all items of a block, which fits with times do
+    not. So times must also rank better than a small fit of that kind.
+    """
     parts = [
         part for part in TIME_PARTS if part != "hour" or not whole_days(trial.train.columns[TIME])
     ]
@@ -236,8 +240,12 @@ def _with_times(without: Judged, trial: SmallFits, since: bool) -> Judged:
         parts.remove("since")
     fields = {TIME: {"kind": "time", "parts": parts}, **without.options.fields}
     timed = trial.choice(without.options, fields=fields)
-    helps = timed.better_than(without, SURE)
-    _report("times", ", ".join(parts), (helps, timed, without))
+    best = without
+    if timed.better_than(without, SURE):
+        blocks = trial.over_blocks(without.options)
+        best = without if blocks is None or without.better_than(blocks, 0.0) else blocks
+    helps = timed.better_than(best, SURE)
+    _report("times", ", ".join(parts), (helps, timed, best))
     return timed if helps else without
 
 
