@@ -138,7 +138,7 @@ def evaluate(
         from fmpair.data.write import write
 
         write(result.units, per_unit)
-    emit(_views(result, parts, by) if by else _table(result), output)
+    emit(_views(result, parts, by) if by else _table(result), output, noted=["protocol"])
     note(f"protocol {result.protocol}: {_counts(result)}")
     note(f"corrected: {result.estimator}" if result.estimator else "")
     note("\n".join(_remarks(parts, chosen, protocol is None and not protocol_flags["seen"])))

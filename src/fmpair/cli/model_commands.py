@@ -311,7 +311,7 @@ def list_models(context: typer.Context, output: Output = None, format: OutputFor
         return
     from fmpair.models.catalog import describe
 
-    emit(describe(), output, format)
+    emit(describe(), output, format, by="family")
 
 
 def show_model(name: Name, output: Output = None, format: OutputFormat = None) -> None:
