@@ -198,15 +198,14 @@ def _parts(
     reading: dict[str, Any],
     space: FeatureSpace | None,
 ) -> tuple[Dataset, Dataset]:
-    """Return the training and test events, both with the context that the model knows."""
+    """Return the training and test events, with the ids and context columns of the model."""
     if public is not None and train is None and test is None:
         from fmpair.data.public_sets import load_parts
 
         return load_parts(public)
     if public is not None or train is None or test is None:
         raise OptionError("give --train EVENTS and --test EVENTS, or --set NAME instead of both")
-    first, second = open_events(train, reading), open_events(test, reading)
-    note(first.surprises())
+    first, second = (open_events(source, reading, space) for source in (train, test))
     if first.decisions is None or second.decisions is None:
         return first.dataset(), second.dataset()
     chosen = reading["context"] or reading["no_context"]
