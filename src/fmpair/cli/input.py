@@ -317,7 +317,14 @@ def load_model(path: str) -> Fitted:
 
 def model_file(path: str) -> str:
     """Return the model file of a path, which may be a run folder."""
+    from fmpair.data.read import EXPERIMENTS
+
     if not Path(path).is_dir():
+        if Path(path).suffix.lower() in EXPERIMENTS and Path(path).is_file():
+            raise OptionError(
+                f"{path} is an experiment file, not a model: fmpair run {path} makes a run folder, "
+                "which can be given instead of a model file"
+            )
         return path
     from fmpair.experiment.folder import model_of
 
