@@ -99,7 +99,11 @@ READ_FLAGS = (
     _option("encoding", "NAME", "The text encoding; by default utf-8."),
     _option("groups", "FILE", "For libFM rows: the field of each index."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
-    _option("missing", "drop|error", "What to do with rows without a user or item."),
+    _option(
+        "missing",
+        "drop|error|drop-untimed",
+        "What to do with rows without a user or item; drop-untimed drops those without a time too.",
+    ),
     _option("refunds", "drop|keep", "What to do with refunds: returns and negative amounts."),
     _option(
         "merge_repeats",
