@@ -65,6 +65,10 @@ def test_encodings_and_byte_order_marks(tmp_path):
         read_delimited(path)
     assert read_delimited(path, encoding="latin-1").rows() == [("José", "é")]
     assert read_delimited(saved(tmp_path, "\ufeffuser,item\n1,2\n")).columns == ["user", "item"]
+    wide = saved(tmp_path, "user,item\nJosé,é\n", encoding="utf-16")
+    with pytest.raises(DataError, match=r"is UTF-16 text, not utf-8: give encoding='utf-16'"):
+        read_delimited(wide)
+    assert read_delimited(wide, encoding="utf-16").rows() == [("José", "é")]
     with pytest.raises(DataError, match="unknown encoding 'latin-99'"):
         read_delimited(path, encoding="latin-99")
 

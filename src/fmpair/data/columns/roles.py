@@ -92,8 +92,14 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
                 f"no {role} column found among {', '.join(columns)}: name it with "
                 f"{named(role, ...)}, or rename it to {role!r}.{hint}"
             )
-    if len(set(roles.values())) < len(roles):
-        raise DataError(f"one column cannot have two roles: {roles}")
+    by_column: dict[str, str] = {}
+    for role, name in roles.items():
+        if name in by_column:
+            raise DataError(
+                f"column {name!r} cannot be both {by_column[name]} and {role}: give another one as "
+                f"{named(role, ...)}"
+            )
+        by_column[name] = role
     return roles
 
 
