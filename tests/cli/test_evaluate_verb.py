@@ -211,7 +211,7 @@ def test_a_terminal_gets_no_empty_columns_and_the_protocol_once(judge, terminal,
     ]  # fmt: skip
 
 
-def test_evaluate_finds_the_id_columns_of_the_model(fmpair, tmp_path):
+def test_evaluate_and_update_find_the_id_columns_of_the_model(fmpair, tmp_path):
     pairs = [(f"00{user}", f"01{item}") for user in range(6) for item in range(4) if user != item]
     events, model = tmp_path / "events.csv", tmp_path / "m.fmpair"
     events.write_text("\n".join(["wer,was", *map(",".join, pairs)]))
@@ -221,3 +221,5 @@ def test_evaluate_finds_the_id_columns_of_the_model(fmpair, tmp_path):
     found = fmpair("evaluate", model, *parts)
     assert [row["value"] for row in rows(found)] == ["1.0"]
     assert found.err.startswith("protocol interaction/all/seen=none: 20 units, 100.0% with a list")
+    assert fmpair("update", model, events, "-o", tmp_path / "next", "--epochs", 1).code == 0
+    assert set(load(tmp_path / "next").user_ids) == {user for user, _ in pairs}
