@@ -19,6 +19,7 @@ from fmpair.errors import (
     in_python,
     named,
     one_line,
+    unknown,
 )
 
 
@@ -107,3 +108,17 @@ def test_a_notice_stands_at_the_line_of_the_caller():
     with pytest.warns(Notice) as told:
         Dataset.from_frame({"user": ["a", None, "b"], "item": ["x", "y", "z"]})
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "guess"),
+    [
+        ("ngcd", ["hit", "ndcg", "auc"], "ndcg"),
+        ("als", ["implicit-als", "pure-svd"], "implicit-als"),
+        ("knn", ["item-knn", "user-knn"], None),  # either may be meant
+        ("svd", ["als", "ease"], None),
+    ],
+)
+def test_a_swapped_or_shortened_name_gets_the_one_it_can_only_mean(name, known, guess):
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    assert unknown("name", name, known) == f"unknown name {name!r}.{hint} Known: {', '.join(known)}"

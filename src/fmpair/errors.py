@@ -174,9 +174,17 @@ def nearest(name: object, known: Iterable[object], alike: float = 0.6) -> str | 
     return by_lower[matches[0]] if matches else None
 
 
+def _related(name: str, known: Sequence[str]) -> str | None:
+    """Return the only known name of the same letters (ngcd), or of which `name` is a part (als)."""
+    letters, word = sorted(name.lower()), name.lower()
+    same = [k for k in known if sorted(k.lower()) == letters]
+    found = same or [k for k in known if word in re.split(r"[-_ ]", k.lower())]
+    return found[0] if len(found) == 1 else None
+
+
 def unknown(what: str, name: object, known: Iterable[object]) -> str:
     """Return ``unknown context 'tiem'. Did you mean 'time'? Known: time, device``."""
     names = [str(k) for k in known]
-    guess = nearest(name, names)
+    guess = nearest(name, names) or _related(str(name), names)
     hint = f" Did you mean {guess!r}?" if guess else ""
     return f"unknown {what} {str(name)!r}.{hint} Known: {listing(names) or 'none'}"

@@ -68,6 +68,8 @@ def test_users_and_contexts_come_from_a_file_or_standard_input(fmpair, model):
 def test_a_visitor_is_answered_by_the_items_looked_at(fmpair, model):
     result = fmpair("recommend", model, "--history", "book-000, film-000", "-n", 3)
     assert (result.code, result.err) == (0, "")
+    repeated = fmpair("recommend", model, "--history", "book-000", "--history", "film-000", "-n", 3)
+    assert repeated.out == result.out
     own = load(model).recommend(history=["book-000", "film-000"], n=3)
     assert [line[0] for line in rows(result.out)] == ["item", *own["item"]]
 
@@ -216,7 +218,7 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["recommend", "--history", "a", "--all"], "--history and --all cannot be combined"),
         (
             ["recommend", "--user", "user-001", "--user", "user-002", "--history", "book-000"],
-            "--history takes one visitor, got 2",
+            "--history is that of one user, not of 2: for several give --users-file FILE",
         ),
         (["recommend", "--user", "a", "--users-file", "b"], "cannot be combined"),
         (["recommend", "--unknown", "guess"], "unknown must be one of"),

@@ -91,6 +91,9 @@ MISTAKES = [
      f"mkdir new && fit events.csv {FAST} -o new/model.fmpair"),
     (f"fit events.csv {FAST} -o -", "a model cannot be written to standard output", "-o",
      f"fit events.csv {FAST} -o another.fmpair"),
+    (f"fit a.yaml {FAST}", "is an experiment file, not a table", "run a.yaml",
+     "run a.yaml"),
+    ("recommend a.yaml", "is an experiment file, not a model", "run", "run a.yaml"),
     # Columns and options
     (f"fit events.csv {FAST} --context daytme", "unknown column 'daytme'", "daytime",
      f"fit events.csv {FAST} --context daytime"),

@@ -219,7 +219,11 @@ def test_levels_of_events_are_a_flag(fmpair, shop):
     assert fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart,buy").code == 0
     assert load("m").recipe.levels == ["view", "cart", "buy"]
     short = fmpair("fit", shop, "-o", "m", "-q", *QUICK, "--levels", "view,cart")
-    assert short.err == "error: unknown level 'buy'. Known: view, cart\n"
+    right = "list all of view, cart, buy, the lowest first"
+    assert short.err == f"error: --levels leaves out buy: {right}\n"
+    other = fmpair("fit", shop, "--dry-run", "--levels", "view,cart,purchase")
+    said = "error: no event has type 'purchase'; the events have view, cart, buy\n"
+    assert other.code == 1 and other.err == said
 
 
 def test_fit_leaves_refunds_out_with_one_line(fmpair, shop):

@@ -195,3 +195,31 @@ def test_lists_with_the_names_of_the_events_are_read_by_the_same_flags(fmpair, f
     told = fmpair("evaluate", tmp_path / "lists.csv", "--train", files / "events.csv",
                   "--test", files / "events.csv")  # fmt: skip
     assert told.code == 1 and "name it with --user COLUMN" in told.err
+
+
+def test_a_terminal_gets_no_empty_columns_and_the_protocol_once(judge, terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")  # plain text in 80 columns
+    terminal()
+    full = judge("model.fmpair", "--protocol", "full")
+    assert full.out.split()[:6] == ["metric", "value", "low", "high", "units", "coverage"]
+    assert "protocol interaction/all/seen=train" in full.err
+    terminal()
+    sampled = judge("model.fmpair", "--protocol", "one-plus-random", "--n", "4")
+    header, _, *lines = sampled.out.strip().splitlines()
+    assert "corrected" in header and [line.split()[0] for line in lines] == [
+        "recall@10[uni4]", "ndcg@10[uni4]"
+    ]  # fmt: skip
+
+
+def test_evaluate_and_update_find_the_id_columns_of_the_model(fmpair, tmp_path):
+    pairs = [(f"00{user}", f"01{item}") for user in range(6) for item in range(4) if user != item]
+    events, model = tmp_path / "events.csv", tmp_path / "m.fmpair"
+    events.write_text("\n".join(["wer,was", *map(",".join, pairs)]))
+    names = ["--user", "wer", "--item", "was"]
+    assert fmpair("fit", events, *names, "-o", model, "--factors", 4, "--epochs", 1).code == 0
+    parts = ["--train", events, "--test", events, "--seen", "none", "--metric", "recall@4"]
+    found = fmpair("evaluate", model, *parts)
+    assert [row["value"] for row in rows(found)] == ["1.0"]
+    assert found.err.startswith("protocol interaction/all/seen=none: 20 units, 100.0% with a list")
+    assert fmpair("update", model, events, "-o", tmp_path / "next", "--epochs", 1).code == 0
+    assert set(load(tmp_path / "next").user_ids) == {user for user, _ in pairs}

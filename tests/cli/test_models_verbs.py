@@ -45,3 +45,11 @@ def test_a_model_is_shown_by_its_name_alone(fmpair):
     assert alone.code == 0 and (alone.out, alone.err) == (shown.out, shown.err)
     wrong = fmpair("models", "eese")
     assert wrong.code == 1 and "Did you mean 'ease'?" in wrong.err
+
+
+def test_a_terminal_gets_the_models_by_family(fmpair, terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")  # plain text in 80 columns
+    terminal()
+    out = fmpair("models").out
+    assert out.startswith("baseline") and "family" not in out
+    assert "  popular-lately   Ranks items by their number of recent events. " in out

@@ -687,7 +687,7 @@ def test_wrong_choices_of_the_reader_are_found_before_the_data_are_read(file):
     assert mistakes(file(text)) == [
         "a.yaml:1: data.refunds: refunds must be one of drop, keep, not 'kep'. "
         "Did you mean 'keep'?",
-        "a.yaml:1: data.missing: missing must be one of drop, error, not 'dorp'. "
+        "a.yaml:1: data.missing: missing must be one of drop, drop-untimed, error, not 'dorp'. "
         "Did you mean 'drop'?",
         "a.yaml:1: data.order: order must be one of rows, per-user, not 'rws'. "
         "Did you mean 'rows'?",

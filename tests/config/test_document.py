@@ -115,6 +115,11 @@ def test_anchors_and_merge_keys_work(write):
     ("name", "text", "expected"),
     [
         ("a.yaml", "a: 1\nb: [1\n", "a.yaml:3: expected"),
+        ("a.yaml", "a:\n    b: 1\n  c: 2\n", "a.yaml:3: the indentation of this line differs from"),
+        ("a.yaml", "a:\n  - b\n - c\n", "a.yaml:3: the indentation of this line differs from"),
+        ("a.yaml", "a:\n  b: 1\n    c: 2\n", "a.yaml:3: a key inside a value: align this line"),
+        ("a.yaml", "a:\n  b: 1\n  - c\n", "a.yaml:3: a list item among keys"),
+        ("a.yaml", "a:\n\tb: 1\n", "a.yaml:2: a tab at the start: indent with spaces"),
         ("a.yaml", "a: 1\nb: 2\na: 3\n", "a.yaml:3: duplicate key 'a', first in line 1"),
         ("a.yaml", "a: &a [*a]\n", "a.yaml:1: an alias refers to a value that contains it"),
         ("a.yaml", "a: 1\n---\nb: 2\n", "a.yaml:2: but found another document"),

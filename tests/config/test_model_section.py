@@ -105,6 +105,8 @@ def test_a_model_with_nothing_to_tune_is_a_mistake(file):
     assert mistakes_of(file, "{kind: most-recent, tune: 5m}") == [
         "0.tune: the model has no option that is tuned by default: give some as {search: ...}"
     ]
+    right = "give some as settings: {NAME: {search: [16, 64]}}"
+    assert right in mistakes_of(file, "{kind: implicit, tune: 5m}")[-1]
 
 
 def test_tuning_needs_a_validation_set(file):

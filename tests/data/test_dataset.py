@@ -239,7 +239,7 @@ def test_a_real_context_is_no_leak():
     [
         (
             {"user": [None] * 4},
-            r"all 4 rows lack a user or an item \(4 in 'user'\): name",
+            r"all 4 rows lack a user or item \(4 in 'user'\): name",
         ),
         ({"rating": ["good", "bad", "good", "bad"]}, "'rating' is the rating but holds String"),
         ({"rating": [1.0, None, 2.0, 3.0]}, "1 missing values"),

@@ -65,6 +65,10 @@ def test_encodings_and_byte_order_marks(tmp_path):
         read_delimited(path)
     assert read_delimited(path, encoding="latin-1").rows() == [("José", "é")]
     assert read_delimited(saved(tmp_path, "\ufeffuser,item\n1,2\n")).columns == ["user", "item"]
+    wide = saved(tmp_path, "user,item\nJosé,é\n", encoding="utf-16")
+    with pytest.raises(DataError, match=r"is UTF-16 text, not utf-8: give encoding='utf-16'"):
+        read_delimited(wide)
+    assert read_delimited(wide, encoding="utf-16").rows() == [("José", "é")]
     with pytest.raises(DataError, match="unknown encoding 'latin-99'"):
         read_delimited(path, encoding="latin-99")
 
@@ -298,6 +302,9 @@ def test_other_text_with_commas_is_not_taken_for_numbers(values):
     [
         (["$1,234.50", "$3", None, " -$2"], [1234.5, 3.0, None, -2.0]),
         (["12 €", "1,000€"], [12.0, 1000.0]),
+        (["1.001,01 €", "3 €", "- 12,50 €"], [1001.01, 3.0, -12.5]),
+        (["1001.01 EUR", "EUR 7"], [1001.01, 7.0]),
+        (["1 001.01 CHF", "1'002.50 CHF"], [1001.01, 1002.5]),
         (["£ 5"], [5.0]),
     ],
 )
@@ -305,6 +312,12 @@ def test_amounts_of_one_currency_are_numbers(texts, numbers):
     assert with_types(pl.DataFrame({"price": texts}))["price"].to_list() == numbers
 
 
-@pytest.mark.parametrize("texts", [["$3", "€3"], ["12,50 €"], ["$3", "3"], ["$x"], ["US$ 3"]])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *(["$3", "€3"], ["$3", "3"], ["$x"], ["US$ 3"], ["SKU 3"], ["3 EUR", "4 USD"]),
+        *(["1 234 €"], ["1.001,01 €", "1,001.01 €"]),  # the decimal sign is not sure
+    ],
+)
 def test_other_amounts_stay_text(texts):
     assert with_types(pl.DataFrame({"price": texts}))["price"].to_list() == texts

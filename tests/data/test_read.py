@@ -209,6 +209,9 @@ def test_recbole_files_are_typed_by_their_headers(tmp_path):
         read(saved(tmp_path, "b.inter", "user_id:token\titem_id:tokn\n1\tx\n"))
     with pytest.raises(DataError, match=r"has 2 \.inter files"):
         read(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no data set of a known format"):
+        read(tmp_path / "empty")
 
 
 def test_wraprec_columns_are_typed_by_option(tmp_path):

@@ -21,7 +21,7 @@ from fmpair.data.times import (
     time_form,
     timelines,
 )
-from fmpair.errors import DataError
+from fmpair.errors import DataError, Notice
 from fmpair.features.calendar import since_last
 
 SECOND = 1_000_000
@@ -172,6 +172,10 @@ def test_events_without_a_time_are_kept_and_refused_where_times_are_needed(caplo
     assert len(data) == 3
     with pytest.raises(DataError, match=r"2 of 3 events have no time \(the first in row 1"):
         moments(data)
+    assert "missing='drop-untimed' leaves them out" in caplog.text
+    with pytest.warns(Notice, match=r"without a user, item or time \(2 in 'timestamp'\)$"):
+        dated = Dataset.from_frame(events(["2024-03-01", None, None]), missing="drop-untimed")
+    assert len(moments(dated)) == 1
 
 
 def test_a_few_events_without_a_time_are_the_oldest_of_their_users():

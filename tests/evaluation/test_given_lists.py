@@ -6,7 +6,7 @@ import pytest
 
 from fmpair import Dataset, FMPair
 from fmpair.data.splits import holdout
-from fmpair.errors import DataError, OptionError
+from fmpair.errors import DataError, Notice, OptionError
 from fmpair.evaluation import Protocol, evaluate
 from fmpair.evaluation.given_lists import judge, overlap, read_lists, scorer
 from fmpair.testing import day_and_night
@@ -74,6 +74,15 @@ def test_what_was_seen_leaves_a_list_and_what_training_lacks_keeps_its_place():
     assert judge(lists, TRAIN, test, metrics=["mrr@5"]).means["mrr@5"] == 1 / 2
     late = Dataset.from_frame({"user": ["a"], "item": [99]})
     assert judge(lists, TRAIN, late, metrics=["mrr@5"]).means["mrr@5"] == 1
+
+
+def test_lists_without_seen_items_are_warned_about_where_test_events_repeat():
+    test = Dataset.from_frame({"user": ["a", "b", "c"], "item": [1, 3, 1]})  # b chose 3 before
+    unseen = pl.DataFrame({"user": ["a", "b"], "item": [4, 2], "score": [1, 1]})
+    with pytest.warns(Notice, match=r"2 of 3 test events \(67%\) repeat one"):
+        judge(unseen, TRAIN, test)
+    judge(unseen, TRAIN, test, Protocol(relevant="new"))  # only c's event counts
+    judge(unseen.extend(pl.DataFrame({"user": ["a"], "item": [2], "score": [0]})), TRAIN, test)
 
 
 def test_equal_scores_count_by_chance_and_errors_of_ratings_are_those_of_the_scores():

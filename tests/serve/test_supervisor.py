@@ -98,6 +98,13 @@ def test_a_damaged_model_is_told_in_one_line(own_file, tmp_path):
     assert "its checksum does not match" in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_a_file_that_is_no_model_leaves_no_event_store(tmp_path):
+    (tmp_path / "events.csv").write_text("user,item\na,b\n")
+    said = refused(tmp_path / "events.csv")
+    assert "not an fmpair model: a model file is what `save` or `fmpair fit` writes" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
+
+
 def refused(path, *flags):
     """The one line by which a service does not start."""
     command = [sys.executable, "-m", "fmpair", "serve", str(path), "--port", "0", *flags]

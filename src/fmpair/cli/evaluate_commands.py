@@ -138,7 +138,7 @@ def evaluate(
         from fmpair.data.write import write
 
         write(result.units, per_unit)
-    emit(_views(result, parts, by) if by else _table(result), output)
+    emit(_views(result, parts, by) if by else _table(result), output, noted=["protocol"])
     note(f"protocol {result.protocol}: {_counts(result)}")
     note(f"corrected: {result.estimator}" if result.estimator else "")
     note("\n".join(_remarks(parts, chosen, protocol is None and not protocol_flags["seen"])))
@@ -198,15 +198,14 @@ def _parts(
     reading: dict[str, Any],
     space: FeatureSpace | None,
 ) -> tuple[Dataset, Dataset]:
-    """Return the training and test events, both with the context that the model knows."""
+    """Return the training and test events, with the ids and context columns of the model."""
     if public is not None and train is None and test is None:
         from fmpair.data.public_sets import load_parts
 
         return load_parts(public)
     if public is not None or train is None or test is None:
         raise OptionError("give --train EVENTS and --test EVENTS, or --set NAME instead of both")
-    first, second = open_events(train, reading), open_events(test, reading)
-    note(first.surprises())
+    first, second = (open_events(source, reading, space) for source in (train, test))
     if first.decisions is None or second.decisions is None:
         return first.dataset(), second.dataset()
     chosen = reading["context"] or reading["no_context"]

@@ -140,7 +140,7 @@ def fit(
         check_target(output)
     opened = open_events(events, reading)
     if dry_run:
-        _print_roles(opened)
+        model.check_levels(_print_roles(opened))
         return
     data = opened.dataset()
     _note_read(data, quiet, [*opened.lines(), *_lines_of_tables(opened, data)])
@@ -223,11 +223,14 @@ def fold_in_command() -> Any:
     return with_flags(fold_in, reading=READ_FLAGS)
 
 
-def _print_roles(opened: OpenedEvents) -> None:
+def _print_roles(opened: OpenedEvents) -> Dataset:
+    """Print the roles of all columns; return the data, whose notices count dropped rows."""
     typer.echo(harmless("\n".join(opened.lines())))
-    lines = _lines_of_tables(opened, opened.dataset())  # which prints notices about dropped rows
+    data = opened.dataset()
+    lines = _lines_of_tables(opened, data)
     if lines:
         typer.echo(harmless("\n".join(lines)))
+    return data
 
 
 def _lines_of_tables(opened: OpenedEvents, data: Dataset) -> list[str]:

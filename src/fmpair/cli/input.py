@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fmpair.data import Dataset
     from fmpair.data.columns.inference import Decisions
+    from fmpair.features import FeatureSpace
     from fmpair.models.catalog import Model as Fitted
 
 PANEL = "Columns and files"
@@ -98,7 +99,11 @@ READ_FLAGS = (
     _option("encoding", "NAME", "The text encoding; by default utf-8."),
     _option("groups", "FILE", "For libFM rows: the field of each index."),
     _switch("header", True, "Whether the first line names the columns.", "--header/--no-header"),
-    _option("missing", "drop|error", "What to do with rows without a user or item."),
+    _option(
+        "missing",
+        "drop|error|drop-untimed",
+        "What to do with rows without a user or item; drop-untimed drops those without a time too.",
+    ),
     _option("refunds", "drop|keep", "What to do with refunds: returns and negative amounts."),
     _option(
         "merge_repeats",
@@ -186,8 +191,13 @@ def read_events(source: str, reading: dict[str, Any]) -> Dataset:
     return opened.dataset()
 
 
-def open_events(source: str, reading: dict[str, Any]) -> OpenedEvents:
-    """Read events and infer the roles of their columns."""
+def open_events(
+    source: str, reading: dict[str, Any], space: FeatureSpace | None = None
+) -> OpenedEvents:
+    """Read events and infer the roles of their columns.
+
+    space: of a model, whose user and item columns are taken if the file has them.
+    """
     from fmpair.data import public_sets
     from fmpair.data.formats.source import parse_errors
     from fmpair.data.read import read_contents
@@ -199,7 +209,10 @@ def open_events(source: str, reading: dict[str, Any]) -> OpenedEvents:
     guess = nearest(source, public_sets.names(), alike=0.8)
     if guess and not Path(source).exists():
         raise UnknownError(f"there is no file {source}. Did you mean the public set {guess!r}?")
-    contents = read_contents(source, **options)
+    contents = read_contents(source, **options, **_ids_as_learned(source, options, space))
+    names = {} if space is None else dict(zip(("user", "item"), space.id_columns))
+    known = {role: name for role, name in names.items() if name in contents.events.columns}
+    contents = replace(contents, roles={**known, **contents.roles})
     with parse_errors(source):
         decisions = contents.decisions()
 
@@ -217,12 +230,28 @@ def read_new_events(source: str, reading: dict[str, Any], model: Fitted) -> Data
     from fmpair.fitted.history import roles_as_learned
 
     options = reading_options(reading)
-    contents = read_contents(source, **options)
+    contents = read_contents(source, **options, **_ids_as_learned(source, options, model.space))
     ignored = options.get("ignore", ())
     columns = [name for name in contents.events.columns if name not in ignored]
     roles = roles_as_learned(model.space, columns, options.get("event_type"))
     with parse_errors(source):
         return contents.dataset(**{k: v for k, v in roles.items() if k not in options})
+
+
+def _ids_as_learned(
+    source: str, options: dict[str, Any], space: FeatureSpace | None
+) -> dict[str, Any]:
+    """Return the option that keeps the spelling of ids, such as 007, in the model's columns."""
+    from inspect import signature
+
+    from fmpair.data.formats.source import parse_errors
+    from fmpair.data.read import FORMATS, guess_format
+
+    with parse_errors(source):
+        format = options.get("format") or guess_format(source)
+    if space is None or format not in FORMATS:
+        return {}
+    return {"ids": space.id_columns} if "ids" in signature(FORMATS[format]).parameters else {}
 
 
 def reading_options(reading: dict[str, Any]) -> dict[str, Any]:
@@ -292,7 +321,14 @@ def load_model(path: str) -> Fitted:
 
 def model_file(path: str) -> str:
     """Return the model file of a path, which may be a run folder."""
+    from fmpair.data.read import EXPERIMENTS
+
     if not Path(path).is_dir():
+        if Path(path).suffix.lower() in EXPERIMENTS and Path(path).is_file():
+            raise OptionError(
+                f"{path} is an experiment file, not a model: fmpair run {path} makes a run folder, "
+                "which can be given instead of a model file"
+            )
         return path
     from fmpair.experiment.folder import model_of
 

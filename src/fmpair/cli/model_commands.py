@@ -43,11 +43,11 @@ Users = Annotated[
 ]
 Everyone = Annotated[bool, typer.Option("--all", help="All users of the model.")]
 History = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         metavar="ID,ID",
-        help="For a visitor who viewed these items; no user is needed. Put an id with a comma in "
-        "double quotes.",
+        help="For a visitor who viewed these items, the last one last (repeat); no user is needed. "
+        "Put an id with a comma in double quotes.",
     ),
 ]
 UsersFile = Annotated[
@@ -121,7 +121,7 @@ def recommend(
     users = _users(users_file, table_flags) if users_file else user or None
     if on is not None or (everyone and output_format is None and _is_folder(output)):
         _write_folder(fitted, str(output), on, n, options)
-    elif output in (None, "-") or history is not None or (user and not users_file):
+    elif output in (None, "-") or history or (user and not users_file):
         emit(fitted.recommend(users, n, **options), output, output_format)
     else:
         _write_parts(fitted, users, n, options, str(output), output_format)
@@ -131,18 +131,25 @@ def recommend_command() -> Any:
     return with_flags(recommend, ruling=RULE_FLAGS, table_flags=TABLE_FLAGS)
 
 
-def _ids(text: str | None) -> list[str] | None:
-    """Parse comma-separated ids; an id with a comma is quoted, as in CSV."""
-    if text is None:
+def _ids(texts: list[str] | None) -> list[str] | None:
+    """Parse comma-separated ids of all texts; an id with a comma is quoted, as in CSV."""
+    if not texts:
         return None
-    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    lines = [line for text in texts for line in text.splitlines()]
+    rows = csv.reader(lines, skipinitialspace=True)
     return [item.strip() for row in rows for item in row if item.strip()]
 
 
-def _check_exclusive(users: dict[str, Any], history: str | None) -> None:
+def _check_exclusive(users: dict[str, Any], history: list[str] | None) -> None:
     """Allow only one way to choose users; a history may be that of one user."""
     flags = [flag for flag, value in users.items() if value]
-    if history is not None:
+    count = len(users["--user"] or ())
+    if history and count > 1:
+        raise OptionError(
+            f"--history is that of one user, not of {count:,}: for several give --users-file FILE, "
+            "a table with a column 'history' (a|b)"
+        )
+    if history:
         flags = ["--history", *(flag for flag in flags if flag != "--user")]
     if len(flags) > 1:
         raise OptionError(f"{flags[0]} and {flags[1]} cannot be combined")
@@ -311,7 +318,7 @@ def list_models(context: typer.Context, output: Output = None, format: OutputFor
         return
     from fmpair.models.catalog import describe
 
-    emit(describe(), output, format)
+    emit(describe(), output, format, by="family")
 
 
 def show_model(name: Name, output: Output = None, format: OutputFormat = None) -> None:

@@ -151,14 +151,16 @@ def emit(
     output: str | None = None,
     format: str | None = None,
     by: str | None = None,
+    noted: Sequence[str] = (),
 ) -> None:
     """Write a frame to a file or stream; on a terminal, print it as a table.
 
+    A terminal is narrow: it gets no columns without values, nor those `noted` in another line.
     by: print one table per value of this column, titled by the value.
     """
     if output is None and format is None and sys.stdout.isatty():
-        shown = frame.head(ROWS_ON_A_TERMINAL)
-        show(*(_tables(shown, by) if by else [table(shown.columns, shown.rows())]))
+        shown = frame.head(ROWS_ON_A_TERMINAL).drop(noted, strict=False)
+        show(*(_tables(shown, by) if by else [_filled(shown)]))
         more = len(frame) - ROWS_ON_A_TERMINAL
         note(f" {more:,} more rows; -o FILE writes all" if more > 0 else "")
         return
@@ -186,8 +188,14 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Any]], title: str | No
 
 def _tables(frame: pl.DataFrame, by: str) -> list[Table]:
     parts = frame.partition_by(by, maintain_order=True)
-    columns = [name for name in frame.columns if name != by]
-    return [table(columns, part.select(columns).rows(), part[by][0] or None) for part in parts]
+    return [_filled(part.drop(by), part[by][0] or None) for part in parts]
+
+
+def _filled(frame: pl.DataFrame, title: str | None = None) -> Table:
+    """Return the columns with values as a table; all columns if there are no rows."""
+    names = [values.name for values in frame.iter_columns() if values.null_count() < len(frame)]
+    shown = frame.select(names or frame.columns)
+    return table(shown.columns, shown.rows(), title)
 
 
 def show(*things: Any) -> None:

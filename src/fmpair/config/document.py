@@ -198,6 +198,18 @@ class Parsed:
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
 
+UNALIGNED = "the indentation of this line differs from that of the lines above: align it with them"
+YAML_MISTAKES = {  # part of the parser's message -> what is wrong in plain words
+    "but found '<block": UNALIGNED,
+    "expected '<document start>'": UNALIGNED,
+    "but found '-'": "a list item among keys: indent it below its key, or remove the '-'",
+    "but found '<scalar>'": "text after a value in quotes: put all of it in quotes",
+    "mapping values are not allowed": "a key inside a value: align this line with the one above, "
+    "or put a value with ': ' in quotes",
+    r"found character '\t'": "a tab at the start: indent with spaces",
+}
+
+
 def parse_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
     """Parse YAML 1.2: `no` and `on` are text, 1e-3 is a number. name: of the file, for messages.
 
@@ -216,7 +228,9 @@ def parse_yaml(text: str, name: str, scalars: bool = True) -> Parsed:
             return Parsed(None if root is None else build.value(root, ()), lines)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _refusal(name, mark.line + 1 if mark else 1, error.problem) from error
+        line = mark.line + 1 if mark else 1
+        known = (words for part, words in YAML_MISTAKES.items() if part in str(error.problem))
+        raise _refusal(name, line, next(known, error.problem)) from error
     except YAMLError as error:
         raise _refusal(name, 1, str(error).splitlines()[0]) from error
 

@@ -378,7 +378,9 @@ def read_budget(
         node.wrong(_no_budget(given))
         return None
     if not (recipe is None or search or tunes_itself(recipe) or default_ranges(recipe, options)):
-        node.wrong("the model has no option that is tuned by default: give some as {search: ...}")
+        nested = "settings" in options_of(recipe).known  # the options of another library
+        example = "settings: {NAME: {search: [16, 64]}}" if nested else "{search: ...}"
+        node.wrong(f"the model has no option that is tuned by default: give some as {example}")
     try:
         return Budget.of(given if trials is None else None, trials)
     except OptionError as error:

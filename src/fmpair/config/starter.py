@@ -16,7 +16,7 @@ import polars as pl
 
 from fmpair.data import Dataset, filters, public_sets, splits
 from fmpair.data.columns.inference import ATTRIBUTE, CONTEXT, DISPLAY, LEFT_OUT, Decisions
-from fmpair.data.columns.roles import STANDARD, find_roles
+from fmpair.data.columns.roles import STANDARD, UNTIMED, find_roles
 from fmpair.data.event_types import MINUTES, event_types, first_of_run, ordered_event_types
 from fmpair.data.formats.source import parse_errors
 from fmpair.data.read import read_contents
@@ -294,7 +294,7 @@ def _untimed(data: Dataset) -> str:
         return "There are no times"
     count = untimed(data)
     some = "1 event has" if count == 1 else f"{count:,} events have"
-    return f"{some} no time (without such rows, a split by time is proposed)"
+    return f"{some} no time (with --missing {UNTIMED}, init proposes a split by time)"
 
 
 def _models(findings: Findings) -> list[str]:

@@ -134,7 +134,8 @@ class Dataset:
         order: without times, 'rows' or 'per-user' declares that all rows, or the rows of each
         user, are in order of time.
         event_weights: a weight for each event type; event weights are multiplied by it.
-        missing: rows without a user or item are left out and counted ('drop') or refused ('error').
+        missing: rows without a user or item are left out and counted ('drop') or refused ('error');
+        'drop-untimed' leaves out rows without a time too.
         refunds: events of types such as refund and return, and with a negative quantity, price or
         amount, are left out and counted ('drop') or taken as choices ('keep').
         merge_repeats: merge consecutive events of a user with the same item (view, cart, buy) into

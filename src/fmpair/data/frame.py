@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,12 +22,15 @@ GAPS = r"\s'’"  # between thousands, beside the comma or point: 1 234, 1'234
 # Numbers with a decimal comma: 3,50 and 1.234,5 and 1 234,5, among them perhaps 3.
 WITH_COMMA = rf"^[+-]?(\d{{1,3}}(\.\d{{3}})+|\d{{1,3}}([{GAPS}]\d{{3}})+|\d+)(,\d+)?$"
 THOUSANDS = r",\d{3}$"  # 1,234 may also be a thousand
-# An amount, with the sign of a currency before or after it: $1,234.50, -€3, 12 £.
+# An amount, with a currency before or after it: $1,234.50, -€3, 12 GBP.
 AMOUNT = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 # Numbers with a decimal point and thousands, and what shows that the point is a decimal one.
 GROUPED = rf"^[+-]?(\d{{1,3}}(,\d{{3}})+|\d{{1,3}}([{GAPS}]\d{{3}})+|\d+)(\.\d+)?$"
 WITH_POINT = rf"[,{GAPS}]\d{{3}}\.\d|^[+-]?\d+\.(\d{{1,2}}|\d{{4,}})$"
-CURRENCIES = "$€£¥₹"
+CURRENCIES = (
+    *"$€£¥₹",
+    *("EUR", "USD", "GBP", "JPY", "CNY", "INR", "CHF", "CAD", "AUD", "SEK", "NOK", "DKK", "PLN"),
+)
 NEARLY_ALL, SAMPLE, FEW = 0.9, 10_000, 100
 
 
@@ -126,7 +130,8 @@ def given_back(frame: pl.DataFrame, like: Any, kind: str) -> Any:
 def with_types(frame: pl.DataFrame, ids: Collection[str] = ()) -> pl.DataFrame:
     """Convert text columns to Int64, Float64 or Boolean if these represent every value exactly.
 
-    Amounts of one currency ($1,234.50) and numbers with thousands (1,234.50) become numbers.
+    Amounts of one currency ($1,234.50, 1.234,50 EUR) and numbers with thousands (1,234.50) become
+    numbers.
     ids: columns that must not change their spelling: whole numbers, else text.
     """
     text = [column for column in frame.iter_columns() if column.dtype == pl.String]
@@ -198,14 +203,24 @@ def _typed(values: pl.Series, exact: bool) -> pl.Series:
 
 
 def _amounts(values: pl.Series, known: pl.Series) -> pl.Series | None:
-    """Return text as numbers if every value is an amount of one currency, else None."""
-    sign = next((each for each in CURRENCIES if each in known[0]), None)
-    if sign is None:
+    """Return text as numbers if every value is an amount of one currency, else None.
+
+    1.001,01 € and 1 001.01 EUR are numbers too, because their decimal sign is sure.
+    """
+    currency = next((each for each in CURRENCIES if each in known[0]), None)
+    if currency is None:
         return None
-    either = rf"^[+-]?\s*(?:[{sign}]\s*{AMOUNT}|{AMOUNT}\s*[{sign}])$"
+    sign, number = re.escape(currency), rf"\d[\d.,{GAPS}]*"
+    either = rf"^[+-]?\s*(?:{sign}\s*{number}|{number}{sign})$"
     if not known.str.strip_chars().str.contains(either).all():
         return None
-    return values.str.replace_all(rf"[{sign},\s]", "").cast(pl.Float64, strict=False)
+    texts = values.str.replace(currency, "", literal=True).str.strip_chars()
+    texts = texts.str.replace(r"^([+-])\s+", "$1")
+    plain = texts.drop_nulls()
+    if plain.str.contains(rf"^[+-]?{AMOUNT}$").all():
+        return texts.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
+    numbers = without_commas(texts)
+    return _grouped(texts, plain) if numbers is None else numbers
 
 
 def _grouped(values: pl.Series, known: pl.Series) -> pl.Series | None:

@@ -30,7 +30,7 @@ from fmpair.data.formats.research_sets import (
     read_sequences,
 )
 from fmpair.data.formats.source import STANDARD_INPUT, Contents, locate, parse_errors, suffix_of
-from fmpair.errors import OptionError, unknown
+from fmpair.errors import DataError, OptionError, unknown
 from fmpair.threads import check_process
 
 SUFFIXES = {
@@ -45,6 +45,7 @@ SUFFIXES = {
     ".svmlight": "libfm",
     ".rating": "ncf",
 }
+EXPERIMENTS = (".yaml", ".yml", ".toml")  # suffixes of experiment files, which hold no events
 
 
 def read(path: str | Path, format: str | None = None, **options: Any) -> Dataset:
@@ -141,6 +142,8 @@ def guess_format(path: str | Path) -> str:
         return "citeulike"
     if Path(path).is_dir():
         return "frappe" if locate(path, "frappe.csv") else "atomic"
+    if suffix_of(path) in EXPERIMENTS and Path(path).is_file():
+        raise DataError(f"{path} is an experiment file, not a table: use fmpair run {path}")
     return SUFFIXES.get(suffix_of(path), "delimited")
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from fmpair.arrays import latest_true, order_by, starts, tally
-from fmpair.data.columns.roles import is_missing
-from fmpair.errors import DataError, named
+from fmpair.data.columns.roles import UNTIMED, is_missing
+from fmpair.errors import DataError, Notice, named
 
 LOG = logging.getLogger("fmpair")
 
@@ -283,15 +283,13 @@ def _warn_of_missing_and_future(times: pl.Series) -> None:
     missing = is_missing(times)
     if missing.any():
         few = missing.sum() <= FEW * len(times)
-        LOG.warning(
-            "column %r has no time in %s of %s events: they are kept%s, and times are not learned "
-            "from; leave those rows out to use %ssplits by time",
-            times.name,
-            f"{missing.sum():,}",
-            f"{len(times):,}",
-            " as the oldest of their users" if few else "",
-            "" if few else "histories and ",
+        oldest, more = (" as the oldest of their users", "") if few else ("", "histories and ")
+        text = (
+            f"column {times.name!r} has no time in {missing.sum():,} of {len(times):,} events: "
+            f"they are kept{oldest}, and times are not learned from; "
+            f"{named('missing', UNTIMED)} leaves them out, which allows {more}splits by time"
         )
+        LOG.warning("%s", Notice(text))  # the log handler spells option names
     if not has_dates(times):
         return
     late = microseconds(times.filter(~missing)) > _now() + DAY

@@ -13,15 +13,17 @@ import polars as pl
 from fmpair.arrays import group_rows
 from fmpair.data import Dataset, as_dataset, columns_of
 from fmpair.data.columns.roles import find_column
+from fmpair.data.describe import MANY_REPEATS
 from fmpair.data.formats.source import first_line, parse_errors, read_lines, suffix_of
 from fmpair.data.frame import with_types
 from fmpair.data.read import read_frame
-from fmpair.errors import DataError, OptionError, listing, named
+from fmpair.errors import DataError, OptionError, listing, named, notice
 from fmpair.evaluation.evaluation import Evaluation, evaluate
-from fmpair.evaluation.protocol import Protocol
+from fmpair.evaluation.protocol import Protocol, preset, repeated_events
 from fmpair.fitted.question import COLUMN
 
 CUTOFFS = (1, 5, 10, 20, 50)
+WITHOUT_REPEATS = ("new", "next", "cold")  # relevant events that repeat no training event
 USER, LIST = "__user__", "__list__"  # no context column may clash with these
 
 
@@ -81,14 +83,35 @@ def judge(
 ) -> Evaluation:
     """Evaluate lists as `evaluate` does a model. A unit without a list counts 0.
 
-    Items that occur only in the lists are ranked too.
+    Items that occur only in the lists are ranked too. Warns if no list has a seen item although
+    many test events repeat one.
     """
     train = as_dataset(train)
     test = as_dataset(test, columns_of(train))
+    protocol = preset(protocol) if isinstance(protocol, str) else protocol
+    if protocol is None or protocol.relevant not in WITHOUT_REPEATS:
+        _warn_of_missing_repeats(lists, train, test)
     # Without these items, those behind them would move up.
     items = train.items.extend(lists["item"])
     train = replace(train, items=items, item_table=pl.DataFrame())
     return evaluate(scorer(lists, train, test), train, test, protocol, metrics, threads)
+
+
+def _warn_of_missing_repeats(lists: pl.DataFrame, train: Dataset, test: Dataset) -> None:
+    """Warn if the lists cannot hit the test events that repeat a training event."""
+    repeats = repeated_events(train, test)
+    if repeats <= MANY_REPEATS * len(test):
+        return
+    user, item = train.users.numbers(lists["user"]), train.items.numbers(lists["item"])
+    known = (user >= 0) & (item >= 0)
+    listed = user[known].astype(np.int64) << 32 | item[known]
+    if not np.isin(listed, train.user.astype(np.int64) << 32 | train.item).any():
+        notice(
+            f"no list has an item that its user had in training, but {repeats:,} of {len(test):,} "
+            f"test events ({repeats / len(test):.0%}) repeat one, which counts as a miss: make "
+            "lists with seen items (fmpair recommend --include-seen), or evaluate with "
+            f"{named('relevant', 'new')}"
+        )
 
 
 def scorer(lists: pl.DataFrame, train: Dataset, test: Dataset) -> Callable[[Dataset], np.ndarray]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from fmpair.bridges.adapter import Requirement
 from fmpair.errors import FmpairError, MachineError, ModelFileError, OptionError, named
+from fmpair.fitted.file import header_at
 from fmpair.serve.metrics import shared_memory
 from fmpair.serve.settings import (
     CANDIDATE,
@@ -43,8 +44,7 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
     for name in REQUIRED:
         Requirement(name, name, "serve").check()
     read_keys(settings.api_key_file)
-    if not Path(settings.model).is_file():
-        raise ModelFileError(f"cannot read model {str(settings.model)!r}: no such file")
+    _check_model(Path(settings.model))
     listening = _listen(settings)
     counters, kept = shared_memory(settings.workers), _KeptModels(settings)
     files = (settings.model, settings.candidate) if settings.workers > 1 else ()
@@ -64,6 +64,17 @@ def serve(settings: ServiceSettings, tell: Callable[[str], None]) -> None:
             listening.close()
             os.close(counters)
             kept.close()
+
+
+def _check_model(path: Path) -> None:
+    """Raise ModelFileError unless a file starts like a model: workers make an event store first."""
+    if not path.is_file():
+        raise ModelFileError(f"cannot read model {str(path)!r}: no such file")
+    try:
+        header_at(path)
+    except ModelFileError as error:
+        right = "a model file is what `save` or `fmpair fit` writes"
+        raise ModelFileError(f"{error}: {right}") from None
 
 
 class _StopSignals:

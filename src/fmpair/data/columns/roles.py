@@ -47,7 +47,8 @@ NUMBER_WORDS = ("no", "nr", "number", "num", "code", "key")
 STANDARD = ("rating", "weight", "timestamp", "domain", "session", "event_type")
 SURE_EVENT_TYPE = re.compile(r"(type|name)$")  # `event` needs known event types as values too
 BY_CONTENT = ("session", "event_type")  # roles that need more than a name
-MISSING = ("drop", "error")
+UNTIMED = "drop-untimed"
+MISSING = ("drop", UNTIMED, "error")
 SIGNS = str.maketrans("", "", "_- .#")  # do not matter in names: user_id, User ID
 
 
@@ -91,8 +92,14 @@ def find_roles(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[
                 f"no {role} column found among {', '.join(columns)}: name it with "
                 f"{named(role, ...)}, or rename it to {role!r}.{hint}"
             )
-    if len(set(roles.values())) < len(roles):
-        raise DataError(f"one column cannot have two roles: {roles}")
+    by_column: dict[str, str] = {}
+    for role, name in roles.items():
+        if name in by_column:
+            raise DataError(
+                f"column {name!r} cannot be both {by_column[name]} and {role}: give another one as "
+                f"{named(role, ...)}"
+            )
+        by_column[name] = role
     return roles
 
 
@@ -101,27 +108,29 @@ def _plain(name: str) -> str:
 
 
 def with_ids(events: pl.DataFrame, roles: Mapping[str, str], missing: str) -> pl.DataFrame:
-    """Return the events that have both ids, and report the others; missing='error' keeps all."""
+    """Return the events that have both ids, and report the others; missing='error' keeps all.
+
+    missing='drop-untimed' leaves out events without a time too.
+    """
     one_of("missing", missing, MISSING)
-    absent = {role: is_missing(events[roles[role]]) for role in IDS}
-    either = absent["user"] | absent["item"]
+    timed = missing == UNTIMED and "timestamp" in roles
+    lacking = "user, item or time" if timed else "user or item"
+    needed = (*IDS, "timestamp") if timed else IDS
+    absent = {role: is_missing(events[roles[role]]) for role in needed}
+    either = pl.DataFrame(absent).select(pl.any_horizontal(pl.all())).to_series()
     count = int(either.sum())
     if missing == "error" or not count:
         return events
     where = " and ".join(
-        f"{int(missing_ids.sum()):,} in {roles[role]!r}"
-        for role, missing_ids in absent.items()
-        if missing_ids.any()
+        f"{int(cells.sum()):,} in {roles[role]!r}" for role, cells in absent.items() if cells.any()
     )
     if count == len(events):
         raise DataError(
-            f"all {count:,} rows lack a user or an item ({where}): name other columns with "
+            f"all {count:,} rows lack a {lacking} ({where}): name other columns with "
             f"{named('user', ...)} and {named('item', ...)}"
         )
-    notice(
-        f"left out {count:,} of {len(events):,} rows without a user or item ({where}); "
-        f"{named('missing', 'error')} refuses them"
-    )
+    refusal = "" if timed else f"; {named('missing', 'error')} refuses them"
+    notice(f"left out {count:,} of {len(events):,} rows without a {lacking} ({where}){refusal}")
     return events.filter(~either)
 
 

@@ -23,7 +23,12 @@ def read_atomic(path: str | Path) -> Contents:
     path = Path(path)
     if path.is_dir():
         files = sorted(path.glob("*.inter"))
-        if len(files) != 1:
+        if not files:
+            raise DataError(
+                f"the folder {path} holds no data set of a known format, such as MovieLens or "
+                "RecBole (.inter): give the path of a file of events"
+            )
+        if len(files) > 1:
             raise DataError(
                 f"the folder {path} has {len(files)} .inter files: give the path of one of them"
             )

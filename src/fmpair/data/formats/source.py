@@ -9,6 +9,7 @@ import gzip
 import re
 import sys
 import zipfile
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -119,9 +120,13 @@ def read_bytes(path: str | Path, member: str | None = None) -> bytes:
 
 def read_text(path: str | Path, encoding: str = "utf-8", member: str | None = None) -> str:
     """Return the unpacked text of a file, without a byte order mark."""
+    content = read_bytes(path, member)
     try:
-        return read_bytes(path, member).decode(encoding).removeprefix("\ufeff")
+        return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeError as error:
+        if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            right = named("encoding", "utf-16")
+            raise DataError(f"{path} is UTF-16 text, not {encoding}: give {right}") from error
         byte = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         raise DataError(
             f"{path} is not {encoding} text{byte}: give another encoding, such as "

@@ -11,8 +11,9 @@ import polars as pl
 
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.columns.roles import STANDARD, find_column
+from fmpair.data.event_types import event_types
 from fmpair.engine.contract import Pairs, Parameters, Problem, Resumable, Training
-from fmpair.errors import DataError, OptionError, named, unknown
+from fmpair.errors import DataError, OptionError, listing, named, unknown
 from fmpair.fitted.recommender import Recommender
 from fmpair.training import loop
 from fmpair.training.epochs import Epoch
@@ -123,8 +124,22 @@ def levels_of(data: Dataset, column: str | None, order: Sequence[Any] | None) ->
     numbers = {str(value): n for n, value in enumerate(order)}
     level = values.cast(pl.String).replace_strict(numbers, default=-1, return_dtype=pl.Int64)
     if (level < 0).any():
-        raise DataError(unknown("level", str(values.filter(level < 0)[0]), list(numbers)))
+        raise _wrong_levels(name, values.cast(pl.String), list(numbers))
     return level.to_numpy()
+
+
+def _wrong_levels(column: str, values: pl.Series, levels: list[str]) -> DataError:
+    """Return the error for levels that leave values out; one that no event has is the reason."""
+    present = event_types(values) or values.unique(maintain_order=True).to_list()
+    kind = "type" if column == "event_type" else column
+    for level in levels:
+        if level not in present:
+            return DataError(f"no event has {kind} {level!r}; the events have {listing(present)}")
+    left_out = [value for value in present if value not in levels]
+    return DataError(
+        f"{named('levels')} leaves out {listing(left_out)}: list all of {listing(present)}, the "
+        "lowest first"
+    )
 
 
 def _level_column(data: Dataset, level: str | None, order: Sequence[Any] | None) -> str | None:

@@ -108,6 +108,10 @@ class FMPair(FMPairOptions, UpdatableRecipe):
         events = as_dataset(data)
         return Continuation(self, events, self._begin(events))
 
+    def check_levels(self, data: Dataset) -> None:
+        """Raise DataError if the levels do not fit the events."""
+        self._begin(data)
+
     def _begin(self, events: Dataset) -> loop.Begin:
         """Return how training starts: with levels if there are any."""
         if self.levels is None:
