@@ -237,6 +237,20 @@ def test_the_report_shows_what_was_chosen_on_the_last_rung(budgeted):
     assert row["trials"] == 6 and options(row["options"]) == options(final)
 
 
+def test_the_trials_of_the_chosen_setting_are_marked(budgeted):
+    chosen = budgeted.trials.filter(model="machine", fold=0).filter("chosen")
+    [final] = budgeted.cells.filter(model="machine", fold=0)["options"]
+    assert chosen["trial"].n_unique() == 1 and chosen["options"][-1] == final
+
+
+def test_the_report_shows_the_options_of_the_cells_if_no_trial_was_whole(tmp_path):
+    results = run(experiment(tmp_path, replace(MACHINE, tune=Budget(seconds=1e-9))))
+    table = tuning_table(results)
+    for row, final in zip(table.data.to_dicts(), results.cells["options"]):
+        assert options(row["options"]) == options(final) and options(final)["epochs"] == 8
+    assert "the time ended before a trial of this setting had all epochs" in table.notes[1]
+
+
 def test_a_time_ends_the_search_of_every_model(tmp_path):
     short = Budget(seconds=0.2)
     models = [replace(model, tune=short) for model in (NEIGHBOURS, MACHINE)]

@@ -151,12 +151,33 @@ def test_times_are_means_of_the_repeats_that_went_well():
     assert [(row[0].text, row[1].text) for row in rows] == [("base", "1.00"), ("near", "2.00")]
 
 
-def test_tuning_names_the_best_trial_of_each_fold(world):
-    table = tuning_table(world)
-    assert len(table.rows) == 2
-    # Values of fold 0 by trial: .30, .33, .31, .34; of fold 1: .31, .34, .32, .30.
-    assert [row[1].text for row in table.rows] == ["learning_rate 0.08", "learning_rate 0.04"]
-    assert [row[3].text for row in table.rows] == ["NDCG@10 0.3400", "NDCG@10 0.3400"]
+def tuned(cell, *trials):
+    """The results of a tuned model in one fold; trials: (options, value, chosen)."""
+    results = three()
+    name = results.experiment.models[0].name
+    keys = {"model": name, "fold": 0, "metric": "ndcg@10", "seconds": 1.0}
+    rows = [
+        {**keys, "trial": number + 1, "options": options, "value": value, "chosen": chosen}
+        for number, (options, value, chosen) in enumerate(trials)
+    ]
+    cells = results.cells.with_columns(options=pl.lit(cell))
+    return replace(results, cells=cells, trials=pl.DataFrame(rows, results.trials.schema))
+
+
+def test_tuning_names_the_setting_of_the_cells_and_its_value_on_validation():
+    trials = ('{"k":1}', 0.3, False), ('{"k":2}', 0.2, True)
+    table = tuning_table(tuned('{"k":2}', *trials))
+    assert [cell.text for cell in table.rows[0]][1:4] == ["k 2", "0", "NDCG@10 0.2000"]
+    assert not any("the time ended" in note for note in table.notes)
+
+
+def test_tuning_says_where_the_time_ended_before_a_trial_had_all_epochs():
+    trials = ('{"epochs":2,"rate":0.2}', 0.3, True), ('{"epochs":2,"rate":0.4}', 0.1, False)
+    table = tuning_table(tuned('{"epochs":8,"rate":0.1}', *trials))
+    assert [cell.text for cell in table.rows[0]][1:4] == [
+        "epochs 8, rate 0.1", "0", "NDCG@10 0.3000"
+    ]  # fmt: skip
+    assert "fold 0: the time ended before a trial of this setting had all" in table.notes[1]
 
 
 def test_failures_have_a_table_only_where_something_failed():

@@ -29,10 +29,11 @@ Chosen = Mapping[tuple[str, int], Mapping[str, Any]]  # (model, fold) -> options
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One tuning trial: its number in its study, and its cell."""
+    """One tuning trial: its number in its study, its cell, and whether its setting is chosen."""
 
     number: int
     cell: Cell
+    chosen: bool = False
 
 
 def cells(experiment: Experiment, prepared: PreparedData, chosen: Chosen) -> list[Cell]:
@@ -106,7 +107,9 @@ def as_plain(planned: list[Cell], trials: list[Trial]) -> dict[str, Any]:
     """Return the plan as plain values, for the run folder."""
     return {
         "cells": [_row(cell) for cell in planned],
-        "trials": [{**_row(trial.cell), "trial": trial.number} for trial in trials],
+        "trials": [
+            {**_row(trial.cell), "trial": trial.number, "chosen": trial.chosen} for trial in trials
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ class Study:
     def chosen(self) -> dict[str, Any]:
         return self.options(self.search.best() or 0)
 
+    def marked(self) -> list[Trial]:
+        """Return the trials, those of the chosen setting marked."""
+        number = (self.search.best() or 0) + 1
+        return [replace(trial, chosen=trial.number == number) for trial in self.trials]
+
 
 def tune(
     experiment: Experiment, prepared: PreparedData, run_cells: RunCells,
@@ -85,7 +90,7 @@ def tune(
             report(f"{study}: all {done} settings are tried; {most - done} of {most} trials are "
                    "not needed")  # fmt: skip
     chosen = {(study.model.name, study.fold): study.chosen for study in studies}
-    return chosen, [trial for study in studies for trial in study.trials]
+    return chosen, [trial for study in studies for trial in study.marked()]
 
 
 def _study(experiment: Experiment, prepared: PreparedData, model: Candidate, fold: int) -> Study:
