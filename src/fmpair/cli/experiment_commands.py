@@ -106,6 +106,7 @@ def schema(output: Target = Path("-")) -> None:
 
 
 def _summary(experiment: Experiment) -> list[str]:
+    from fmpair.config.data_section import around_split
     from fmpair.config.model_section import budget_of
     from fmpair.config.option_schema import fold_count
 
@@ -113,7 +114,10 @@ def _summary(experiment: Experiment) -> list[str]:
     generated = f"generated {dict(source.generate)}" if source.generate is not None else None
     folds = fold_count(experiment.split)
     counts = [len(model.seeds or experiment.seeds) for model in models]
-    steps = " ".join([*(step.kind for step in experiment.filters), experiment.split.kind])
+    first, late = around_split(experiment.filters)
+    steps = " ".join(step.kind for step in (*first, experiment.split))
+    if late:
+        steps += f"; after the split, on test events too: {' '.join(step.kind for step in late)}"
     tuned = [model for model in models if model.tuned]
     lines = {
         "data": source.path or source.set or generated or f"{source.train}, {source.test}",

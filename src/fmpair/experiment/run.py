@@ -87,7 +87,7 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
         began = _begin(experiment, prepared, folder)
         total = plan.size(experiment, len(prepared.splits))
         with executor(experiment, on) as execute, show_progress(progress, total) as display:
-            for line in (reason, low_ratings(experiment, prepared.data)):
+            for line in (reason, prepared.removed(), low_ratings(experiment, prepared.data)):
                 if line:
                     display.tell(line)
             runner = Runner(folder, experiment.output.models, execute, display)
@@ -321,6 +321,8 @@ def manifest(
             "fingerprint": prepared.fingerprint,
             "files": _digests(experiment.data),
             "statistics": figures(prepared.whole()),
+            "filters": [str(step) for step in experiment.filters],
+            "removed": prepared.removed(),
             "low_ratings": low_ratings(experiment, prepared.data),
         },
         "split": {"hash": hash_of(prepared.splits), "folds": _folds(prepared)},

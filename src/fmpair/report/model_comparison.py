@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import polars as pl
 
-from fmpair.config.experiment import TESTS, Ablation, Comparison, Source, Step
+from fmpair.config.experiment import TESTS, Ablation, Comparison, Source
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.statistics import bootstrap_interval, spread
 from fmpair.experiment.folder import Results
@@ -62,7 +62,7 @@ class ModelComparison:
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
     baselines: the simple models: popularity, Markov chains, neighbours and EASE.
-    data: the name of the set or file. split: its name and options.
+    data: the name of the set or file. split, filters: their names and options.
     """
 
     label: str
@@ -79,6 +79,7 @@ class ModelComparison:
     baselines: tuple[str, ...] = ()
     data: str = ""
     split: str = ""
+    filters: tuple[str, ...] = ()
 
     def of(self, metric: str) -> list[dict[str, Any]]:
         """The rows of one metric."""
@@ -138,7 +139,8 @@ def _comparison(results: Results, label: str) -> ModelComparison:
         values["seed"].n_unique(),
         tuple(m.name for m in experiment.models if m.name in models and m.kind in COUNTING),
         data_name(experiment.data),
-        _split_name(experiment.split),
+        str(experiment.split),
+        tuple(str(step) for step in experiment.filters),
     )
 
 
@@ -146,12 +148,6 @@ def data_name(source: Source) -> str:
     """Return the name of the public set or of the file, without its folder."""
     name = source.set or source.path or source.train or "generated"
     return name.rsplit("/", 1)[-1]
-
-
-def _split_name(split: Step) -> str:
-    """Return `folds (count 5)`."""
-    options = ", ".join(f"{name} {value}" for name, value in split.options.items())
-    return f"{split.kind} ({options})" if options else split.kind
 
 
 def _rows_by_model(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:

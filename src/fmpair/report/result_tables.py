@@ -259,11 +259,13 @@ def title_of(compared: ModelComparison) -> str:
 
 
 def setting(compared: ModelComparison) -> str:
-    """Return what the numbers come from, for a caption: data, split, protocol and seeds."""
+    """Return what the numbers come from, for a caption: data, filters, split, protocol, seeds."""
     data, split = isolated(compared.data), isolated(compared.split)
+    names = ", ".join(map(isolated, compared.filters))
+    filters = f" {'Filters' if len(compared.filters) > 1 else 'Filter'}: {names}." if names else ""
     folds = f", on each of {compared.folds} folds" if compared.folds > 1 else ""
     return (
-        f"Data: {data}. Split: {split}. Protocol: {compared.protocol}. "
+        f"Data: {data}.{filters} Split: {split}. Protocol: {compared.protocol}. "
         f"Seeds: {compared.seeds}{folds}."
     )
 

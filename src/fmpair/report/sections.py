@@ -179,9 +179,10 @@ def _views(results: Results, compared: ModelComparison) -> Section:
 
 def _data(manifest: Mapping[str, Any]) -> Section:
     data = manifest.get("data", {})
-    rest = {name: value for name, value in data.items() if name != "statistics"}
+    rest = {name: value for name, value in data.items() if name not in ("statistics", "removed")}
     section = _section("Data", tables=[run_tables.folds_table(manifest)])
-    return replace(section, facts=facts(data.get("statistics", {})) | facts(rest))
+    text = (f"{data['removed']}.",) if data.get("removed") else ()
+    return replace(section, text=text, facts=facts(data.get("statistics", {})) | facts(rest))
 
 
 def _leakage(manifest: Mapping[str, Any]) -> Section:
