@@ -22,7 +22,7 @@ from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, CellData, peak_mb, recipe_of, reset_peak, visible
 from fmpair.experiment.pool import threads_per_worker
 from fmpair.experiment.prepared import PreparedData, prepare, with_defaults
-from fmpair.experiment.run import duration
+from fmpair.experiment.progress import duration
 from fmpair.training.epochs import Validation
 from fmpair.training.trainable import Trainable
 

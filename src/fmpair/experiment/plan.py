@@ -90,9 +90,16 @@ def stopping_metric(experiment: Experiment) -> str:
 
 def size(experiment: Experiment, folds: int) -> int:
     """Return the number of cells and trials."""
-    trials = sum(trials_of(model, experiment.tune.trials) for model in experiment.models)
-    fits = sum(len(model.seeds or experiment.seeds) for model in experiment.models)
-    return folds * (fits + trials)
+    return sum(sizes(experiment, folds).values())
+
+
+def sizes(experiment: Experiment, folds: int) -> dict[str, int]:
+    """Return the number of cells and trials of each model."""
+    return {
+        model.name: folds
+        * (len(model.seeds or experiment.seeds) + trials_of(model, experiment.tune.trials))
+        for model in experiment.models
+    }
 
 
 def check(experiment: Experiment, prepared: PreparedData) -> None:
