@@ -75,7 +75,7 @@ def test_the_notes_name_the_test_its_users_and_its_variance():
     assert "Each model was fitted once: the test compares these fitted models" in told
     assert "3 seeds of each model would show whether the recipes differ" in told
     found = comparison(three(), "full ranking")
-    alike = replace(found, baselines=("base", "near", "top"))  # another fit of them is the same
+    alike = replace(found, seedless=("base", "near", "top"))  # another fit of them is the same
     assert "fitted once" not in " ".join(main_table(alike).notes)
     units = {
         (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}

@@ -29,7 +29,10 @@ from fmpair.report.significance import (
 
 ALL_FIELDS = "all fields"
 HASH_SHOWN = 16  # characters
-COUNTING = (*FAMILIES["baseline"], *FAMILIES["neighbours"])  # kinds of models that are baselines
+# Kinds of models that fit alike with every seed, and kinds that are baselines of those of this
+# package: factorization machines and models of the user's own are proposed, the others are known.
+COUNTING = (*FAMILIES["baseline"], *FAMILIES["neighbours"])
+BASELINES = (*COUNTING, *FAMILIES["matrix factorization"], *FAMILIES["other library"])
 FIELD_VERDICTS = {"+": "helps", "-": "hurts", "=": "no difference", "": "undecided"}
 FIELD_COLUMNS = ("field", "alone", "without", "difference", "relative", "p", "detectable",
                  "verdict", "gain", "p_gain", "mark")  # fmt: skip
@@ -61,7 +64,9 @@ class ModelComparison:
     test are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
-    baselines: the simple models: popularity, Markov chains, neighbours and EASE.
+    baselines: the models that are no factorization machine: popularity, Markov chains, neighbours,
+    EASE, matrix factorization and models of other libraries. seedless: those of which another fit
+    is the same.
     data: the name of the set or file. split, filters: their names and options.
     """
 
@@ -80,6 +85,7 @@ class ModelComparison:
     data: str = ""
     split: str = ""
     filters: tuple[str, ...] = ()
+    seedless: tuple[str, ...] = ()
 
     def of(self, metric: str) -> list[dict[str, Any]]:
         """The rows of one metric."""
@@ -137,10 +143,11 @@ def _comparison(results: Results, label: str) -> ModelComparison:
         options.margin,
         values["fold"].n_unique(),
         values["seed"].n_unique(),
-        tuple(m.name for m in experiment.models if m.name in models and m.kind in COUNTING),
+        tuple(m.name for m in experiment.models if m.name in models and m.kind in BASELINES),
         data_name(experiment.data),
         str(experiment.split),
         tuple(str(step) for step in experiment.filters),
+        tuple(m.name for m in experiment.models if m.name in models and m.kind in COUNTING),
     )
 
 
