@@ -12,7 +12,15 @@ import typer
 
 from fmpair.cli.flags import DryRun, On, ResultsFolder, pairs, with_flags
 from fmpair.cli.input import READ_FLAGS, reading_options, role_table, table_lines
-from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, busy, note, note_no_figures, show
+from fmpair.cli.output import (
+    INTERRUPTED,
+    USER_MISTAKE,
+    busy,
+    note,
+    note_no_figures,
+    only_errors,
+    show,
+)
 from fmpair.errors import DataError, in_file
 from fmpair.text import harmless
 
@@ -282,10 +290,13 @@ def estimate(
 ) -> None:
     """Estimate the duration and memory of an experiment."""
     from fmpair.experiment.estimate import estimate as estimated
+    from fmpair.experiment.prepared import prepare
 
     experiment = _experiment(file, overrides, device, None, workers, allow_code)
-    with busy("trying each model briefly"):
-        result = estimated(experiment)
+    with busy("reading the events") as tell:
+        prepare(experiment.data, experiment.filters, experiment.split)  # kept for the estimate
+        with only_errors():  # what short fits say is not about the run
+            result = estimated(experiment, tell)
     show(_estimates(result.models), str(result))
 
 
