@@ -278,6 +278,18 @@ def test_a_metric_that_is_perfect_everywhere_is_a_warning():
     ]
 
 
+def test_counts_of_leakage_are_whole_unless_they_are_means():
+    def counts(*found):
+        keys = {"before": "train", "after": "test", "figure": "same_pair", "share": 0.1}
+        folds = [
+            {"fold": fold, "figures": [{**keys, "count": count}]}
+            for fold, count in enumerate(found)
+        ]
+        return [row[3].text for row in leakage_table(folds).rows]
+
+    assert (counts(2), counts(2, 3), counts(20_000)) == (["2"], ["2.5"], ["20,000"])
+
+
 def test_the_leakage_table_says_what_is_a_problem():
     found = [
         {"before": "train", "after": "test", "figure": name, "count": count, "share": count / 10}

@@ -58,7 +58,7 @@ def times_table(results: Results) -> ReportTable:
         (
             TableCell(row["model"]),
             TableCell(seconds(row["train_seconds"]), plus_minus(seconds(row["train_sd"]))),
-            *cells(seconds(row["epoch_seconds"]), _epochs(row["epochs"])),
+            *cells(seconds(row["epoch_seconds"]), _count(row["epochs"])),
             *cells(seconds(row["judge_seconds"]), seconds(row["peak_mb"])),
         )
         for row in data.to_dicts()
@@ -68,7 +68,8 @@ def times_table(results: Results) -> ReportTable:
     return ReportTable("times", "Times and memory", columns, tuple(rows), data, notes=(note,))
 
 
-def _epochs(value: float | None) -> str:
+def _count(value: float | None) -> str:
+    """Format a mean of counts: 12 or 12.5."""
     return NOTHING if value is None else f"{value:,.1f}".removesuffix(".0")
 
 
@@ -215,7 +216,7 @@ def leakage_table(folds: Sequence[Mapping[str, Any]]) -> ReportTable | None:
             row["figure"].replace("_", " "),
             f"{row['after']} vs {row['before']}",
             PROBLEMS.get(row["figure"], NOTHING) if row["count"] else "no",
-            seconds(row["count"]),
+            _count(row["count"]),
             percent(row["share"]),
         )
         for row in means.drop_nulls("count").to_dicts()

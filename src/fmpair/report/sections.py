@@ -27,6 +27,11 @@ from fmpair.report.verdict import (
 from fmpair.text import isolated
 
 LISTED = 16  # values of a list that are shown
+LABELS = {  # of keys of the manifest that need more than their words
+    "seconds": "seconds of fits and evaluations",
+    "peak_mb": "peak memory in MB",
+    "memory_gb": "memory in GB",
+}
 PROVENANCE = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
 ELSEWHERE = ("data", "split", "leakage", "context", "experiment")  # have their own sections
 
@@ -85,7 +90,7 @@ def facts(value: Any, name: str = "") -> dict[str, str]:
     if isinstance(value, Mapping):
         lines: dict[str, str] = {}
         for key, inner in value.items():
-            words = str(key).replace("_", " ")
+            words = LABELS.get(key, str(key).replace("_", " "))
             lines |= facts(inner, f"{name}, {words}" if name else words)
         return lines
     if value is None or value == "" or value == []:
