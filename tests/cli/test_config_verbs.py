@@ -39,6 +39,12 @@ def test_validate_says_what_would_run(fmpair, experiment, here):
     ]
 
 
+def test_validate_names_filters_that_act_after_the_split(fmpair, experiment):
+    result = fmpair("validate", experiment, "filter=[distinct, faded]")
+    line = "then       distinct folds; after the split, on test events too: faded"
+    assert line in result.out.splitlines()
+
+
 def test_validate_lists_all_mistakes_and_fails(fmpair, experiment):
     result = fmpair("validate", experiment, "run.worker=2", "seeds=[x]")
     assert (result.code, result.out) == (1, "")

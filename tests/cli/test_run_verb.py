@@ -31,7 +31,7 @@ def test_run_shows_the_table_and_ends_with_the_path_of_the_report(fmpair, file):
     assert (file.parent / "runs" / "tiny" / "report.html").stat().st_size > 1000
     why, *lines = done.err.splitlines()
     assert why.endswith("repeat an item of their user, so seen items are ranked too (seen: none)")
-    assert [line[:7] for line in lines] == ["1 of 2:", "2 of 2:", "writing"]
+    assert [line[:7] for line in lines] == ["1 of 2:", "2 of 2:", "refitti", "writing"]
 
 
 def test_the_same_command_again_has_nothing_to_do_but_the_report(fmpair, file):
@@ -128,6 +128,16 @@ def test_estimate_says_what_a_run_will_take_and_makes_nothing(fmpair, file):
     assert said.code == 0
     assert "4 cells" in said.out.splitlines()[-1] and "of memory" in said.out.splitlines()[-1]
     assert "popularity" in said.out and not (file.parent / "runs").exists()
+
+
+def test_estimate_names_the_model_that_it_tries_and_hides_what_short_fits_say(fmpair, file):
+    said = fmpair("estimate", "tiny.yaml", "models=[popularity, {kind: fm-pair, epochs: 1}]")
+    lines = [line for line in said.err.splitlines() if "matplotlib" not in line]
+    assert lines == [
+        "reading the events ...",
+        "trying popularity briefly, 1 of 2 ...",
+        "trying fm-pair briefly, 2 of 2 ...",
+    ]
 
 
 def test_without_matplotlib_it_is_said_first_that_there_will_be_no_figures(

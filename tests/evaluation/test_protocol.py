@@ -181,6 +181,8 @@ def test_the_starter_file_uses_the_default_protocol(tmp_path):
         ({"seen": "none"}, "the result is for the next event, repeats included"),
         ({"seen": "train"}, "the result is too high"),
         ({"seen": "none", "relevant": "new"}, "the result is for items new to a user"),
+        ({"relevant": "next"}, "the result is for items new to a user"),
+        ({"relevant": "cold"}, "the result is for items new to a user"),
     ],
 )
 def test_a_note_explains_results_with_repeated_items(options, words):
@@ -196,5 +198,17 @@ def test_a_note_explains_results_with_repeated_items(options, words):
 def test_many_repeats_inflate_results_if_other_seen_items_are_excluded(seen):
     assert repeats_inflate(11, 100, Protocol(seen=seen))
     assert not repeats_inflate(10, 100, Protocol(seen=seen))
-    assert not repeats_inflate(90, 100, Protocol(seen=seen, relevant="new"))
     assert not repeats_inflate(90, 100, Protocol(seen="none"))
+
+
+@pytest.mark.parametrize("relevant", ["new", "next", "cold"])
+def test_repeats_inflate_nothing_where_they_are_not_relevant(relevant):
+    items = ["a", "b", "c"], ["a", "d", "c"]
+    train, test = (
+        Dataset.from_frame({"user": [1, 1, 2], "item": chosen, "timestamp": [n, n + 1, n + 2]})
+        for n, chosen in zip((1, 4), items)
+    )
+    protocol = Protocol(relevant=relevant)
+    found = evaluate(Popularity().fit(train), train, test, protocol, ["recall@1"])
+    assert found.units["item"].to_list() == ["d"], "the repeats of a and c do not count"
+    assert repeated_events(train, test) == 2 and not repeats_inflate(2, 3, protocol)

@@ -35,7 +35,9 @@ def test_a_model_may_have_seeds_of_its_own():
 
 
 def test_trials_count_among_the_cells_of_a_run():
-    assert plan.size(experiment("", POPULARITY, TUNED, tune=Tuning(trials=5)), folds=2) == 4 + 10
+    asked = experiment("", POPULARITY, TUNED, tune=Tuning(trials=5))
+    assert plan.size(asked, folds=2) == 4 + 10
+    assert plan.sizes(asked, folds=2) == {"popularity": 2, "tuned": 2 + 10}
 
 
 def test_what_tuning_chose_for_a_fold_is_used_there_only():

@@ -79,6 +79,14 @@ def test_filters_take_their_statistics_from_the_training_part(rated):
     assert "".join(bench.whole().frame()["item"]) == "bcf", "without a split all is training"
 
 
+def test_test_events_that_a_filter_removes_are_counted(rated):
+    high = (Step("above_mean"), Step("at_least", {"threshold": 4}))
+    note = "1 of 2 test events removed by above_mean and at_least, after the split"
+    assert prepare(rated, high, GIVEN).removed() == note
+    assert prepare(rated, (Step("above_mean"),), GIVEN).removed() == "", "all are above the mean"
+    assert prepare(rated, (), GIVEN).removed() == ""
+
+
 def test_statistics_of_all_events_are_those_of_before_the_split(rated):
     bench = prepare(rated, (Step("above_mean", {"statistics": "all"}),), GIVEN)
     assert items(bench) == ["bc", "f"]

@@ -27,6 +27,7 @@ from fmpair.experiment.estimate import estimate
 from fmpair.experiment.prepared import prepare
 from fmpair.experiment.run import Stopped, run
 from fmpair.models import VSKNN, MarkovChain
+from fmpair.report.sections import sections
 
 ALL = {"all": Protocol()}
 
@@ -309,8 +310,10 @@ def test_a_filter_by_training_means_goes_through_a_whole_run(tmp_path):
         filters=(Step("above_mean"),), split=Step("folds", {"count": 2}), protocols=ALL,
         output=Output(str(tmp_path / "run")),
     )  # fmt: skip
-    done = run(asked)
+    told = []
+    done = run(asked, progress=told.append)
     assert done.cells["error"].null_count() == len(done.cells) == 4
+    assert told[0].endswith("of 400 test events removed by above_mean, after the split")
     bench = prepare(asked.data, asked.filters, asked.split)
     for fold, said in enumerate(done.manifest["split"]["folds"]):
         train, _, test = bench.splits[fold].parts(bench.data)
@@ -320,6 +323,8 @@ def test_a_filter_by_training_means_goes_through_a_whole_run(tmp_path):
             for part in (train, test)
         ]
         assert [said["train"], said["test"]] == [len(part) for part in kept]
+    [data] = [part for part in sections(done, []) if part.title == "Data"]
+    assert data.text == (f"{told[0]}.",) and data.facts["filters"] == "above_mean"
     all_means = pl.col("rating") > pl.col("rating").mean().over("user")
     liked = rated.filter(all_means).select("user", "item").unique()
     seen = load(tmp_path / "run" / "model.fmpair").seen

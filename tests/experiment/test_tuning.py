@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import polars as pl
@@ -62,6 +63,7 @@ def test_the_test_part_is_not_judged_before_tuning_is_over(tmp_path):
     run(experiment(tmp_path), progress=said.append)
     trial = ["trial" in line for line in said]
     assert trial == sorted(trial, reverse=True) and sum(trial) == 4
+    assert ", fold 0, trial 1 of 2: ndcg@10" in said[0] and "trial 2 of 2, best 0." in said[3]
 
 
 def test_trials_learn_nothing_from_the_validation_or_the_test_part(tmp_path):
@@ -237,6 +239,20 @@ def test_the_report_shows_what_was_chosen_on_the_last_rung(budgeted):
     assert row["trials"] == 6 and options(row["options"]) == options(final)
 
 
+def test_the_trials_of_the_chosen_setting_are_marked(budgeted):
+    chosen = budgeted.trials.filter(model="machine", fold=0).filter("chosen")
+    [final] = budgeted.cells.filter(model="machine", fold=0)["options"]
+    assert chosen["trial"].n_unique() == 1 and chosen["options"][-1] == final
+
+
+def test_the_report_shows_the_options_of_the_cells_if_no_trial_was_whole(tmp_path):
+    results = run(experiment(tmp_path, replace(MACHINE, tune=Budget(seconds=1e-9))))
+    table = tuning_table(results)
+    for row, final in zip(table.data.to_dicts(), results.cells["options"]):
+        assert options(row["options"]) == options(final) and options(final)["epochs"] == 8
+    assert "the time ended before a trial of this setting had all epochs" in table.notes[1]
+
+
 def test_a_time_ends_the_search_of_every_model(tmp_path):
     short = Budget(seconds=0.2)
     models = [replace(model, tune=short) for model in (NEIGHBOURS, MACHINE)]
@@ -248,7 +264,10 @@ def test_a_time_ends_the_search_of_every_model(tmp_path):
     every = [str(n + 1) for n in range(trials)]
     assert counted[:trials] == every, "nobody knows how many trials there will be"
     assert counted[trials:] == [f"{trials + n} of {trials + 4}" for n in range(1, 5)]
-    assert not any(" left" in line for line in lines if ", trial: " in line)
+    assert not any(" left" in line for line in lines if ", trial " in line)
+    tried = [line for line in lines if "machine, fold 0, trial " in line]
+    assert re.search(r"trial 1, \d+% of 0.2 s \(stage 1 of 3\): ndcg@10", tried[0])
+    assert re.search(r"trial \d+, \d+% of 0.2 s \(stage . of 3\), best 0\.\d{4}: ", tried[-1])
     assert same(results, run(asked)), "stored trials count as much as when they were made"
 
 

@@ -189,6 +189,8 @@ def test_the_page_names_every_model_metric_and_protocol(written, world):
         assert model.name in text
     for name in ("NDCG@10", "Recall@10[uni30]", "interaction/all/seen=none", "5e1f", "a1b2"):
         assert name in text
+    for name in ("seconds of fits and evaluations", "peak memory in MB", "machine, memory in GB"):
+        assert name in text, "a reader knows what is measured, and in which unit"
     for title in ("Learning curves", "Tuning", "Times and memory", "Data", "Leakage", "Provenance"):
         assert title in text
     assert "fmpair run context.yaml" in text

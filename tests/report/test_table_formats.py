@@ -115,14 +115,16 @@ def test_the_caption_names_data_split_protocol_seeds_test_correction_and_directi
         one[0].experiment,
         data=Source(path="/home/ann/plays.csv"),
         split=Step("folds", {"count": 3}),
+        filters=(Step("core", {"users": 5}), Step("above_mean")),
         compare=Comparison(baseline="better", test="wilcoxon"),
     )
     other = comparison(replace(one[0], experiment=experiment), "full ranking")
     caption = paper_tables(other)["page"]
-    assert "Data: plays.csv. Split: folds (count 3). " in caption and "ann" not in caption
+    steps = r"Filters: core (users 5), above\_mean. Split: folds (count 3). "
+    assert f"Data: plays.csv. {steps}" in caption and "ann" not in caption
     assert "Wilcoxon" in caption and "significantly lower than better (" in caption
     report = latex(main_table(other))
-    assert r"\caption{Full ranking. Data: plays.csv. Split: folds (count 3). Protocol: " in report
+    assert rf"\caption{{Full ranking. Data: plays.csv. {steps}Protocol: " in report
 
 
 def test_a_page_has_all_metrics_and_no_deviation_of_a_deterministic_model():

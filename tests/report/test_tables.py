@@ -75,7 +75,7 @@ def test_the_notes_name_the_test_its_users_and_its_variance():
     assert "Each model was fitted once: the test compares these fitted models" in told
     assert "3 seeds of each model would show whether the recipes differ" in told
     found = comparison(three(), "full ranking")
-    alike = replace(found, baselines=("base", "near", "top"))  # another fit of them is the same
+    alike = replace(found, seedless=("base", "near", "top"))  # another fit of them is the same
     assert "fitted once" not in " ".join(main_table(alike).notes)
     units = {
         (model, fold, seed): {"ndcg@10": STEADY + 0.1 * (model == "b") + 0.01 * seed}
@@ -151,12 +151,33 @@ def test_times_are_means_of_the_repeats_that_went_well():
     assert [(row[0].text, row[1].text) for row in rows] == [("base", "1.00"), ("near", "2.00")]
 
 
-def test_tuning_names_the_best_trial_of_each_fold(world):
-    table = tuning_table(world)
-    assert len(table.rows) == 2
-    # Values of fold 0 by trial: .30, .33, .31, .34; of fold 1: .31, .34, .32, .30.
-    assert [row[1].text for row in table.rows] == ["learning_rate 0.08", "learning_rate 0.04"]
-    assert [row[3].text for row in table.rows] == ["NDCG@10 0.3400", "NDCG@10 0.3400"]
+def tuned(cell, *trials):
+    """The results of a tuned model in one fold; trials: (options, value, chosen)."""
+    results = three()
+    name = results.experiment.models[0].name
+    keys = {"model": name, "fold": 0, "metric": "ndcg@10", "seconds": 1.0}
+    rows = [
+        {**keys, "trial": number + 1, "options": options, "value": value, "chosen": chosen}
+        for number, (options, value, chosen) in enumerate(trials)
+    ]
+    cells = results.cells.with_columns(options=pl.lit(cell))
+    return replace(results, cells=cells, trials=pl.DataFrame(rows, results.trials.schema))
+
+
+def test_tuning_names_the_setting_of_the_cells_and_its_value_on_validation():
+    trials = ('{"k":1}', 0.3, False), ('{"k":2}', 0.2, True)
+    table = tuning_table(tuned('{"k":2}', *trials))
+    assert [cell.text for cell in table.rows[0]][1:4] == ["k 2", "0", "NDCG@10 0.2000"]
+    assert not any("the time ended" in note for note in table.notes)
+
+
+def test_tuning_says_where_the_time_ended_before_a_trial_had_all_epochs():
+    trials = ('{"epochs":2,"rate":0.2}', 0.3, True), ('{"epochs":2,"rate":0.4}', 0.1, False)
+    table = tuning_table(tuned('{"epochs":8,"rate":0.1}', *trials))
+    assert [cell.text for cell in table.rows[0]][1:4] == [
+        "epochs 8, rate 0.1", "0", "NDCG@10 0.3000"
+    ]  # fmt: skip
+    assert "fold 0: the time ended before a trial of this setting had all" in table.notes[1]
 
 
 def test_failures_have_a_table_only_where_something_failed():
@@ -255,6 +276,18 @@ def test_a_metric_that_is_perfect_everywhere_is_a_warning():
         "full ranking: Recall@10 is exactly 0 for every list of a: check candidates, seen items "
         "and ids before you trust it.",
     ]
+
+
+def test_counts_of_leakage_are_whole_unless_they_are_means():
+    def counts(*found):
+        keys = {"before": "train", "after": "test", "figure": "same_pair", "share": 0.1}
+        folds = [
+            {"fold": fold, "figures": [{**keys, "count": count}]}
+            for fold, count in enumerate(found)
+        ]
+        return [row[3].text for row in leakage_table(folds).rows]
+
+    assert (counts(2), counts(2, 3), counts(20_000)) == (["2"], ["2.5"], ["20,000"])
 
 
 def test_the_leakage_table_says_what_is_a_problem():

@@ -141,6 +141,16 @@ def test_the_best_baseline_is_named_not_the_weakest():
     )
 
 
+def test_matrix_factorization_and_models_of_other_libraries_are_baselines():
+    made = several({"popularity": 0.1}, {"als": 0.3, "lib": 0.2, "bpr": 0.15, "FM": 0.35})
+    kinds = {"als": "implicit-als", "lib": "implicit", "bpr": "bpr-mf"}
+    models = tuple(
+        replace(each, kind=kinds.get(each.name, each.kind)) for each in made.experiment.models
+    )
+    made = replace(made, experiment=replace(made.experiment, models=models))
+    assert said(made).startswith("FM beats the best of 4 baselines (als: NDCG@10 0.3000 → 0.3500")
+
+
 def test_the_next_model_is_named_beside_the_best_baseline():
     told = sentence_on({"popularity": 0.1, "markov": 0.2}, {"A": 0.4, "B": 0.3, "C": 0.15})
     assert told.startswith("A beats the best of 2 baselines (markov: NDCG@10 0.2000 → 0.4000, ")

@@ -37,7 +37,8 @@ CURVES = {
 }  # fmt: skip
 TRIALS = {
     "model": pl.String, "fold": pl.Int64, "trial": pl.Int64, "options": pl.String,
-    "metric": pl.String, "value": pl.Float64, "seconds": pl.Float64, "error": pl.String,
+    "chosen": pl.Boolean, "metric": pl.String, "value": pl.Float64, "seconds": pl.Float64,
+    "error": pl.String,
 }  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def _trials(count):
     rows = [
         {"model": "FM-Pair with context", "fold": fold, "trial": trial,
          "options": json.dumps({"learning_rate": 0.02 * (trial + 1)}), "metric": "ndcg@10",
-         "value": 0.3 + 0.01 * ((3 * trial + fold) % 5), "seconds": 1.0}
+         "chosen": trial == 1, "value": 0.3 + 0.01 * ((3 * trial + fold) % 5), "seconds": 1.0}
         for fold in range(count) for trial in range(1, 5)
     ]  # fmt: skip
     return pl.DataFrame(rows, TRIALS)

@@ -124,6 +124,24 @@ def test_the_best_run_with_two_seeds_and_their_means_are_compared():
     assert own.best() in [job.number for job in twice]
 
 
+def test_a_setting_that_the_time_keeps_from_the_last_rung_is_compared_where_both_ran():
+    own = search(Budget(seconds=19.0))
+    run(own, lambda setting: setting["kind"] == "b", lambda job: 10.0 if job.rung == 2 else 1.0)
+    assert {job.number for job in own.results if job.rung == 2} == {0}
+    assert own.compared == 1 and own.settings[own.best()]["kind"] == "b"
+
+
+def test_a_setting_that_fails_on_a_higher_rung_is_not_chosen_on_a_lower_one():
+    own = search(Budget(trials=2))
+    for job in (Job(0, 0), Job(0, 1), Job(0, 2)):
+        assert own.ask() == job
+        own.tell(job, np.zeros(50), 1.0)
+    for job, values in ((Job(1, 0), np.ones(50)), (Job(1, 1), None)):
+        assert own.ask() == job
+        own.tell(job, values, 1.0)
+    assert own.ask() is None and own.best() == 0
+
+
 def test_a_time_is_not_exceeded_by_more_than_a_wrong_guess():
     own = search(Budget(seconds=30.0))
     run(own, seconds=lambda job: COSTS[job.rung])

@@ -12,7 +12,15 @@ import typer
 
 from fmpair.cli.flags import DryRun, On, ResultsFolder, pairs, with_flags
 from fmpair.cli.input import READ_FLAGS, reading_options, role_table, table_lines
-from fmpair.cli.output import INTERRUPTED, USER_MISTAKE, busy, note, note_no_figures, show
+from fmpair.cli.output import (
+    INTERRUPTED,
+    USER_MISTAKE,
+    busy,
+    note,
+    note_no_figures,
+    only_errors,
+    show,
+)
 from fmpair.errors import DataError, in_file
 from fmpair.text import harmless
 
@@ -106,6 +114,7 @@ def schema(output: Target = Path("-")) -> None:
 
 
 def _summary(experiment: Experiment) -> list[str]:
+    from fmpair.config.data_section import around_split
     from fmpair.config.model_section import budget_of
     from fmpair.config.option_schema import fold_count
 
@@ -113,7 +122,10 @@ def _summary(experiment: Experiment) -> list[str]:
     generated = f"generated {dict(source.generate)}" if source.generate is not None else None
     folds = fold_count(experiment.split)
     counts = [len(model.seeds or experiment.seeds) for model in models]
-    steps = " ".join([*(step.kind for step in experiment.filters), experiment.split.kind])
+    first, late = around_split(experiment.filters)
+    steps = " ".join(step.kind for step in (*first, experiment.split))
+    if late:
+        steps += f"; after the split, on test events too: {' '.join(step.kind for step in late)}"
     tuned = [model for model in models if model.tuned]
     lines = {
         "data": source.path or source.set or generated or f"{source.train}, {source.test}",
@@ -278,10 +290,13 @@ def estimate(
 ) -> None:
     """Estimate the duration and memory of an experiment."""
     from fmpair.experiment.estimate import estimate as estimated
+    from fmpair.experiment.prepared import prepare
 
     experiment = _experiment(file, overrides, device, None, workers, allow_code)
-    with busy("trying each model briefly"):
-        result = estimated(experiment)
+    with busy("reading the events") as tell:
+        prepare(experiment.data, experiment.filters, experiment.split)  # kept for the estimate
+        with only_errors():  # what short fits say is not about the run
+            result = estimated(experiment, tell)
     show(_estimates(result.models), str(result))
 
 

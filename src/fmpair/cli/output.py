@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -210,19 +210,23 @@ def show(*things: Any) -> None:
 
 
 @contextmanager
-def busy(text: str) -> Iterator[None]:
-    """Show what is under way: a spinner on a terminal, a line elsewhere, nothing for ""."""
+def busy(text: str) -> Iterator[Callable[[str], None]]:
+    """Show what is under way: a spinner on a terminal, a line elsewhere, nothing for "".
+
+    Yield a function that shows another text.
+    """
     if not text:
-        yield
+        yield lambda text: None
         return
     if not sys.stderr.isatty():
         note(f"{text} ...")
-        yield
+        yield lambda text: note(f"{text} ...")
         return
     from rich.console import Console
+    from rich.markup import escape
 
-    with Console(stderr=True).status(f"{text} ..."):
-        yield
+    with Console(stderr=True).status(f"{text} ...") as status:
+        yield lambda text: status.update(escape(harmless(f"{text} ...")))
 
 
 def with_bar(parts: Iterator[Any], what: str, total: int, each: int) -> Iterator[Any]:

@@ -37,6 +37,11 @@ class Step:
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return `folds (count 5)`."""
+        options = ", ".join(f"{name} {value}" for name, value in self.options.items())
+        return f"{self.kind} ({options})" if options else self.kind
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -40,6 +40,11 @@ LATELY = 45 * DAY  # propose recent popularity if events span a longer time
 MANY_NEW = 0.05  # propose content models if this share of test events has new items
 FEW_EVENTS = 20  # smaller splits cannot compare models
 TIME_PARTS = ("hour", "weekday", "since")
+RATED = (
+    "# Ratings to implicit feedback: ratings above the user's mean are positive.",
+    "# The means are those of the training ratings; low test ratings are removed too.",
+    "filter: [above_mean]",
+)
 
 
 @dataclass(frozen=True)
@@ -251,8 +256,7 @@ def _data(findings: Findings, reading: dict[str, Any], path: str, name: str) -> 
     if ignored:
         lines.append(f"  ignore: {_list(list(ignored))}")
     if findings.rated:
-        text = "# Ratings to implicit feedback: ratings above the user's mean are positive."
-        lines += ["", text, "filter: [above_mean]"]
+        lines += ["", *RATED]
     return lines
 
 

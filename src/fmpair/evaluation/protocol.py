@@ -26,6 +26,7 @@ UNITS = ("interaction", "user", "user-context")
 CANDIDATES = ("all", "train", "cold", "file", "uniform", "popularity", "first")
 SEEN = ("none", "train", "train+test", "context", "earlier")
 RELEVANT = ("all", "distinct", "new", "next", "warm", "cold")
+WITHOUT_REPEATS = ("new", "next", "cold")  # a pair of the training events is never relevant
 AFTER = ("user", "all")
 HISTORIES = ("train", "test", "known")
 TARGETS = ("all", "first", "last")
@@ -259,7 +260,7 @@ def repeat_note(repeats: int, events: int, protocol: Protocol) -> str:
         return ""
     counts = f"{repeats:,} of {events:,} test events ({repeats / events:.0%})"
     note = f"{counts} repeat an item that their user had in training."
-    if protocol.relevant == "new":
+    if protocol.relevant in WITHOUT_REPEATS:
         return f"{note} They are not counted: the result is for items new to a user."
     if protocol.seen == "none":
         return (
@@ -275,5 +276,6 @@ def repeat_note(repeats: int, events: int, protocol: Protocol) -> str:
 
 def repeats_inflate(repeats: int, events: int, protocol: Protocol) -> bool:
     """Whether repeated items make a result much too high."""
-    excluded = protocol.seen in ("train", "train+test", "earlier") and protocol.relevant != "new"
-    return excluded and repeats > MANY_REPEATS * events
+    excluded = protocol.seen in ("train", "train+test", "earlier")
+    counted = protocol.relevant not in WITHOUT_REPEATS
+    return excluded and counted and repeats > MANY_REPEATS * events

@@ -47,7 +47,8 @@ class Cell:
 
     data: fingerprint of the events. split: hash of the fold's rows. model: with tuned options.
     part: test, or validation for a tuning trial. stop_by: the metric of early stopping. curve: see
-    `Running`. Labels, threads and workers do not affect the id.
+    `Running`. trial: of a trial, its number and how far the search is. Labels, the text of a
+    trial, threads and workers do not affect the id.
     """
 
     data: str
@@ -61,6 +62,7 @@ class Cell:
     part: str = TEST
     stop_by: str = "ndcg@10"
     curve: int = 0
+    trial: str = "trial"
 
     def spec(self) -> dict[str, Any]:
         """Return the plain values that the id hashes."""
@@ -91,8 +93,9 @@ class Cell:
         return sha256(canonical(self.spec()).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
-        trial = ", trial" if self.part == VALIDATION else ""
-        return f"{self.model.name}, fold {self.fold}, seed {self.seed}{trial}"
+        if self.part == VALIDATION:  # trials have the same seed
+            return f"{self.model.name}, fold {self.fold}, {self.trial}"
+        return f"{self.model.name}, fold {self.fold}, seed {self.seed}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -22,7 +23,7 @@ from fmpair.experiment import plan
 from fmpair.experiment.cell import Cell, CellData, peak_mb, recipe_of, reset_peak, visible
 from fmpair.experiment.pool import threads_per_worker
 from fmpair.experiment.prepared import PreparedData, prepare, with_defaults
-from fmpair.experiment.run import duration
+from fmpair.experiment.progress import duration
 from fmpair.training.epochs import Validation
 from fmpair.training.trainable import Trainable
 
@@ -59,13 +60,21 @@ class Estimate:
         return f"{cells} cells{tuned} in about {time} and {memory} of memory"
 
 
-def estimate(experiment: Experiment) -> Estimate:
-    """Estimate the time and memory of a run in an empty folder."""
+def estimate(
+    experiment: Experiment, progress: Callable[[str], None] = lambda line: None
+) -> Estimate:
+    """Estimate the time and memory of a run in an empty folder.
+
+    progress: called with a line before each model is tried.
+    """
     check_code(experiment)
     prepared = prepare(experiment.data, experiment.filters, experiment.split)
     experiment = with_defaults(experiment, prepared)
     plan.check(experiment, prepared)
-    rows = [_row(experiment, prepared, model) for model in experiment.models]
+    rows = []
+    for number, model in enumerate(experiment.models, 1):
+        progress(f"trying {model.name} briefly, {number} of {len(experiment.models)}")
+        rows.append(_row(experiment, prepared, model))
     frame = pl.DataFrame(rows, SCHEMA, orient="row")
     workers = min(experiment.run.workers, sum(frame["cells"]))
     largest = max(frame["peak_mb"].drop_nulls(), default=peak_mb())

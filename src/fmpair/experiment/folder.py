@@ -227,7 +227,7 @@ MEAN = {"metric": TEXT, "value": FLOAT}
 VALUES = {"cell": TEXT, **KEYS, "protocol": TEXT, **MEAN, "corrected": FLOAT, "coverage": FLOAT}
 VIEWS = {**KEYS, **dict.fromkeys(("protocol", "view", "group"), TEXT), "units": INT, **MEAN}
 CURVES = {**KEYS, "epoch": INT, "seconds": FLOAT, "loss": FLOAT, "part": TEXT, **MEAN}
-TRIAL = {"model": TEXT, "fold": INT, "trial": INT, "options": TEXT}
+TRIAL = {"model": TEXT, "fold": INT, "trial": INT, "options": TEXT, "chosen": pl.Boolean}
 TRIAL_ROWS = {**TRIAL, **MEAN, "seconds": FLOAT, "error": TEXT}
 
 
@@ -242,8 +242,8 @@ class Results:
         the key of experiment.protocols, metric as `Protocol.name` writes it; corrected may be null.
     views: (model, fold, seed, protocol, view, group, units, metric, value).
     curves: (model, fold, seed, epoch, seconds, loss, part, metric, value); metric null: loss only.
-    trials: (model, fold, trial, options (JSON), metric, value, seconds, error) of tuning; trials
-        are numbered from 1.
+    trials: (model, fold, trial, options (JSON), chosen, metric, value, seconds, error) of tuning;
+        trials are numbered from 1; chosen: whether the cells of the fold have this setting.
     units: by protocol a frame (model, fold, seed, unit, row, user, item, one column per metric).
     manifest: provenance, see `fmpair.experiment.run.manifest`.
     """
@@ -342,7 +342,7 @@ def _trials(
         record = run.record(VALIDATION, row["id"]) or {"error": NOT_RUN}
         error, seconds = record["error"], record.get("train_seconds")
         value = record["protocols"][0]["means"][metric] if error is None else None
-        yield *(row[name] for name in TRIAL), metric, value, seconds, error
+        yield *(row.get(name) for name in TRIAL), metric, value, seconds, error
 
 
 def _units(run: RunFolder, protocol: int, rows: list[PlanRow]) -> pl.DataFrame:

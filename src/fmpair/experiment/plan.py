@@ -29,10 +29,11 @@ Chosen = Mapping[tuple[str, int], Mapping[str, Any]]  # (model, fold) -> options
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One tuning trial: its number in its study, and its cell."""
+    """One tuning trial: its number in its study, its cell, and whether its setting is chosen."""
 
     number: int
     cell: Cell
+    chosen: bool = False
 
 
 def cells(experiment: Experiment, prepared: PreparedData, chosen: Chosen) -> list[Cell]:
@@ -89,9 +90,16 @@ def stopping_metric(experiment: Experiment) -> str:
 
 def size(experiment: Experiment, folds: int) -> int:
     """Return the number of cells and trials."""
-    trials = sum(trials_of(model, experiment.tune.trials) for model in experiment.models)
-    fits = sum(len(model.seeds or experiment.seeds) for model in experiment.models)
-    return folds * (fits + trials)
+    return sum(sizes(experiment, folds).values())
+
+
+def sizes(experiment: Experiment, folds: int) -> dict[str, int]:
+    """Return the number of cells and trials of each model."""
+    return {
+        model.name: folds
+        * (len(model.seeds or experiment.seeds) + trials_of(model, experiment.tune.trials))
+        for model in experiment.models
+    }
 
 
 def check(experiment: Experiment, prepared: PreparedData) -> None:
@@ -106,7 +114,9 @@ def as_plain(planned: list[Cell], trials: list[Trial]) -> dict[str, Any]:
     """Return the plan as plain values, for the run folder."""
     return {
         "cells": [_row(cell) for cell in planned],
-        "trials": [{**_row(trial.cell), "trial": trial.number} for trial in trials],
+        "trials": [
+            {**_row(trial.cell), "trial": trial.number, "chosen": trial.chosen} for trial in trials
+        ],
     }
 
 

@@ -68,6 +68,15 @@ class PreparedData:
         """Return all events after all filters, as if all of them were for training."""
         return self._filtered(self.data)
 
+    def removed(self) -> str:
+        """Return how many test events, of all folds, the late filters remove; empty without any."""
+        before = sum(len(split.test) for split in self.splits)
+        after = sum(len(self.fold(n)[1].test) for n in range(len(self.splits)) if self.late)
+        if not self.late or after == before:
+            return ""
+        names = " and ".join(step.kind for step in self.late)
+        return f"{before - after:,} of {before:,} test events removed by {names}, after the split"
+
     def _filtered(self, data: Dataset) -> Dataset:
         for step in self.late:
             options = dict(step.options)

@@ -9,9 +9,8 @@ import os
 import platform
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -51,11 +50,10 @@ from fmpair.experiment.prepared import (
     source_files,
     with_defaults,
 )
+from fmpair.experiment.progress import Progress, Show, show_progress
 from fmpair.experiment.tuning import Winner, choose, refit, tune
-from fmpair.text import harmless
 from fmpair.training.search import canonical
 
-Show = bool | Callable[[str], None]
 DIED = "its process ended before it was done: killed, or out of memory"
 PACKAGES = ("fmpair", "numpy", "polars", "numba")  # whose versions the manifest has
 
@@ -85,9 +83,9 @@ def run(experiment: Experiment, progress: Show = False, on: str | None = None) -
             reason += "; each user has one list of relevant items, so means are over users"
         plan.check(experiment, prepared)
         began = _begin(experiment, prepared, folder)
-        total = plan.size(experiment, len(prepared.splits))
-        with executor(experiment, on) as execute, show_progress(progress, total) as display:
-            for line in (reason, low_ratings(experiment, prepared.data)):
+        sizes = plan.sizes(experiment, len(prepared.splits))
+        with executor(experiment, on) as execute, show_progress(progress, sizes) as display:
+            for line in (reason, prepared.removed(), low_ratings(experiment, prepared.data)):
                 if line:
                     display.tell(line)
             runner = Runner(folder, experiment.output.models, execute, display)
@@ -123,7 +121,7 @@ def _execute(
     chosen, trials = tune(experiment, prepared, runner.run, runner.progress.tell)
     planned = plan.cells(experiment, prepared, chosen)
     runner.progress.by_time = False
-    runner.progress.total = runner.progress.done + len(planned)
+    runner.progress.expect(planned)
     write_json(path / files.PLAN, plan.as_plain(planned, trials))
     records = runner.run(planned)
     if experiment.output.refit:
@@ -141,7 +139,7 @@ def _refit(
     why = "no model has a result in every cell"
     if best is not None:
         try:
-            refit(best, prepared, runner.folder, threads)
+            refit(best, prepared, runner.folder, threads, runner.progress.show)
             return
         except Exception as error:
             why = f"{best.model.name} failed on all events: {line_of(error)}"
@@ -172,7 +170,7 @@ class Runner:
                     new[cell.id] = cell
                     continue
                 self.records[cell.id] = stored
-            self.progress.skip()
+            self.progress.skip(cell)
         died = []
         for cell, record in self.execute(self._announced(list(new.values()))):
             if record is None:
@@ -202,111 +200,6 @@ class Runner:
             yield cell
 
 
-# Progress: a bar on a terminal, plain lines elsewhere.
-
-
-@dataclass
-class Progress:
-    """Counts cells. tell: prints a line; tell_cell: the line of a cell; move: moves the bar.
-
-    by_time: during a search with a time budget, whose number of trials is not known before.
-    """
-
-    total: int
-    tell: Callable[[str], None]
-    tell_cell: Callable[[str], None]
-    move: Callable[[int, int | None, str], None] = lambda done, total, text: None
-    done: int = 0
-    executed: int = 0  # cells run now, not found in the folder
-    by_time: bool = False
-    began: float = field(default_factory=time.perf_counter)
-
-    def begin(self, cell: Cell) -> None:
-        self._move(f"{cell}{self._left()}")
-
-    def skip(self) -> None:
-        """Count a cell that was already done, by an earlier run or under another name."""
-        self.done += 1
-        self._move("")
-
-    def end(self, cell: Cell, record: Mapping[str, Any]) -> None:
-        self.done += 1
-        self.executed += 1
-        self._move(f"{cell}{self._left()}")
-        self.tell_cell(harmless(f"{self.count}: {cell}: {_figures(record)}{self._left()}"))
-
-    @property
-    def count(self) -> str:
-        """How many cells are done, and of how many if that is known."""
-        return str(self.done) if self.by_time else f"{self.done} of {self.total}"
-
-    def _move(self, text: str) -> None:
-        self.move(self.done, None if self.by_time else max(self.done, self.total), text)
-
-    def _left(self) -> str:
-        """Return the remaining time at the speed so far."""
-        if not self.executed or self.by_time or self.done >= self.total:
-            return ""
-        pace = (time.perf_counter() - self.began) / self.executed
-        return f", about {duration(pace * (self.total - self.done))} left"
-
-
-@contextmanager
-def show_progress(show: Show, total: int) -> Iterator[Progress]:
-    """Yield the progress display; show: as `progress` of `run`."""
-    if callable(show):
-        yield Progress(total, show, show)
-    elif show and sys.stderr.isatty():
-        with _bar(total) as progress:
-            yield progress
-    else:
-
-        def tell(line: str) -> None:
-            if show:
-                print(line, file=sys.stderr, flush=True)
-
-        yield Progress(total, tell, tell)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def move(done: int, total: int | None, text: str) -> None:
-            bar.update(task, completed=done, description=text)
-            bar.tasks[task].total = total  # update() takes None for no change
-
-        def tell(line: str) -> None:
-            bar.console.print(line, markup=False, highlight=False)
-
-        def tell_cell(line: str) -> None:
-            if " failed: " in line:  # the bar shows the others
-                tell(line)
-
-        yield Progress(total, tell, tell_cell, move)
-
-
-def duration(seconds: float) -> str:
-    """Return `40 s`, `12 min` or `3.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _figures(record: Mapping[str, Any]) -> str:
-    if record["error"] is not None:
-        return f"failed: {record['error']}"
-    metric, value = next(iter(record["protocols"][0]["means"].items()))
-    seconds = record["train_seconds"] + record["judge_seconds"]
-    return f"{metric} {'none' if value is None else f'{value:.4f}'} after {seconds:.1f} s"
-
-
 # The manifest: data, software, machine and times, without names of people or machines.
 
 
@@ -321,6 +214,8 @@ def manifest(
             "fingerprint": prepared.fingerprint,
             "files": _digests(experiment.data),
             "statistics": figures(prepared.whole()),
+            "filters": [str(step) for step in experiment.filters],
+            "removed": prepared.removed(),
             "low_ratings": low_ratings(experiment, prepared.data),
         },
         "split": {"hash": hash_of(prepared.splits), "folds": _folds(prepared)},

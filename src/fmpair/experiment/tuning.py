@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,25 @@ class Study:
     def chosen(self) -> dict[str, Any]:
         return self.options(self.search.best() or 0)
 
+    def progress(self, job: Job, better: int) -> str:
+        """Return the number of a trial, the best value so far, and the share of the budget."""
+        search, rungs, used = self.search, len(self.tunable.costs), ""
+        if search.budget.seconds is not None:
+            used = f", {min(search.spent / search.budget.seconds, 1):.0%} of {search.budget}"
+        elif search.budget.trials is not None:
+            used = f" of {min(search.budget.trials, search.space.size or search.budget.trials)}"
+        stage = f" (stage {job.rung + 1} of {rungs})" if rungs > 1 else ""
+        text = f"trial {job.number + 1}{used}{stage}"
+        if (best := search.best()) is None:
+            return text
+        value = better * search.score(Job(best, search.compared))
+        return f"{text}, best {value:.4f}"
+
+    def marked(self) -> list[Trial]:
+        """Return the trials, those of the chosen setting marked."""
+        number = (self.search.best() or 0) + 1
+        return [replace(trial, chosen=trial.number == number) for trial in self.trials]
+
 
 def tune(
     experiment: Experiment, prepared: PreparedData, run_cells: RunCells,
@@ -85,7 +104,7 @@ def tune(
             report(f"{study}: all {done} settings are tried; {most - done} of {most} trials are "
                    "not needed")  # fmt: skip
     chosen = {(study.model.name, study.fold): study.chosen for study in studies}
-    return chosen, [trial for study in studies for trial in study.trials]
+    return chosen, [trial for study in studies for trial in study.marked()]
 
 
 def _study(experiment: Experiment, prepared: PreparedData, model: Candidate, fold: int) -> Study:
@@ -115,6 +134,7 @@ def _next_trials(
             model = plan.with_options(study.model, study.options(job.number, job.rung))
             seed = experiment.seeds[0]
             cell = plan.cell_of(experiment, prepared, model, study.fold, seed, VALIDATION)
+            cell = replace(cell, trial=study.progress(job, sign(tuning_metric(experiment))))
             study.trials.append(Trial(job.number + 1, cell))
             trials.append((study, job, cell))
     return trials
@@ -204,7 +224,10 @@ def _most_frequent(
     return max(cells, key=rank).model
 
 
-def refit(winner: Winner, prepared: PreparedData, folder: RunFolder, threads: int | None) -> None:
+def refit(
+    winner: Winner, prepared: PreparedData, folder: RunFolder, threads: int | None,
+    report: Callable[[str], None] = lambda line: None,
+) -> None:  # fmt: skip
     """Fit the winner to all events and save it, unless the folder has that model already."""
     spec = {
         "data": prepared.fingerprint,
@@ -223,6 +246,7 @@ def refit(winner: Winner, prepared: PreparedData, folder: RunFolder, threads: in
     intact = path.is_file() and digest(path) == saved.get("sha256")
     if intact and canonical({**saved, "sha256": None}) == canonical({**spec, "sha256": None}):
         return
+    report(f"refitting {winner.model.name} on all events")
     recipe = recipe_of(winner.model, winner.seed, threads)
     fit_to_epoch(recipe, visible(prepared.whole(), winner.model), winner.epochs).save(path)
     write_json(folder.path / WINNER, {**spec, "sha256": digest(path)})

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import polars as pl
 
-from fmpair.config.experiment import TESTS, Ablation, Comparison, Source, Step
+from fmpair.config.experiment import TESTS, Ablation, Comparison, Source
 from fmpair.errors import DataError, OptionError, unknown
 from fmpair.evaluation.statistics import bootstrap_interval, spread
 from fmpair.experiment.folder import Results
@@ -29,7 +29,10 @@ from fmpair.report.significance import (
 
 ALL_FIELDS = "all fields"
 HASH_SHOWN = 16  # characters
-COUNTING = (*FAMILIES["baseline"], *FAMILIES["neighbours"])  # kinds of models that are baselines
+# Kinds of models that fit alike with every seed, and kinds that are baselines of those of this
+# package: factorization machines and models of the user's own are proposed, the others are known.
+COUNTING = (*FAMILIES["baseline"], *FAMILIES["neighbours"])
+BASELINES = (*COUNTING, *FAMILIES["matrix factorization"], *FAMILIES["other library"])
 FIELD_VERDICTS = {"+": "helps", "-": "hurts", "=": "no difference", "": "undecided"}
 FIELD_COLUMNS = ("field", "alone", "without", "difference", "relative", "p", "detectable",
                  "verdict", "gain", "p_gain", "mark")  # fmt: skip
@@ -61,8 +64,10 @@ class ModelComparison:
     test are null if it was not possible.
     margin: share of the baseline's mean. folds, seeds: their numbers.
     fields: by model with an ablation the effect of each field on `metric`, see `field_effects`.
-    baselines: the simple models: popularity, Markov chains, neighbours and EASE.
-    data: the name of the set or file. split: its name and options.
+    baselines: the models that are no factorization machine: popularity, Markov chains, neighbours,
+    EASE, matrix factorization and models of other libraries. seedless: those of which another fit
+    is the same.
+    data: the name of the set or file. split, filters: their names and options.
     """
 
     label: str
@@ -79,6 +84,8 @@ class ModelComparison:
     baselines: tuple[str, ...] = ()
     data: str = ""
     split: str = ""
+    filters: tuple[str, ...] = ()
+    seedless: tuple[str, ...] = ()
 
     def of(self, metric: str) -> list[dict[str, Any]]:
         """The rows of one metric."""
@@ -136,9 +143,11 @@ def _comparison(results: Results, label: str) -> ModelComparison:
         options.margin,
         values["fold"].n_unique(),
         values["seed"].n_unique(),
-        tuple(m.name for m in experiment.models if m.name in models and m.kind in COUNTING),
+        tuple(m.name for m in experiment.models if m.name in models and m.kind in BASELINES),
         data_name(experiment.data),
-        _split_name(experiment.split),
+        str(experiment.split),
+        tuple(str(step) for step in experiment.filters),
+        tuple(m.name for m in experiment.models if m.name in models and m.kind in COUNTING),
     )
 
 
@@ -146,12 +155,6 @@ def data_name(source: Source) -> str:
     """Return the name of the public set or of the file, without its folder."""
     name = source.set or source.path or source.train or "generated"
     return name.rsplit("/", 1)[-1]
-
-
-def _split_name(split: Step) -> str:
-    """Return `folds (count 5)`."""
-    options = ", ".join(f"{name} {value}" for name, value in split.options.items())
-    return f"{split.kind} ({options})" if options else split.kind
 
 
 def _rows_by_model(scores: PairedScores, options: Comparison) -> list[dict[str, Any]]:

@@ -259,11 +259,13 @@ def title_of(compared: ModelComparison) -> str:
 
 
 def setting(compared: ModelComparison) -> str:
-    """Return what the numbers come from, for a caption: data, split, protocol and seeds."""
+    """Return what the numbers come from, for a caption: data, filters, split, protocol, seeds."""
     data, split = isolated(compared.data), isolated(compared.split)
+    names = ", ".join(map(isolated, compared.filters))
+    filters = f" {'Filters' if len(compared.filters) > 1 else 'Filter'}: {names}." if names else ""
     folds = f", on each of {compared.folds} folds" if compared.folds > 1 else ""
     return (
-        f"Data: {data}. Split: {split}. Protocol: {compared.protocol}. "
+        f"Data: {data}.{filters} Split: {split}. Protocol: {compared.protocol}. "
         f"Seeds: {compared.seeds}{folds}."
     )
 
@@ -338,11 +340,11 @@ def _fits_note(compared: ModelComparison) -> str:
 def one_fit_note(compared: ModelComparison) -> str:
     """Return a note on what one fit of each model can show; empty with several fits.
 
-    Another fit of a baseline is the same, so that a table of baselines needs no note.
+    Another fit of a model that counts is the same, so that a table of these needs no note.
     """
     if compared.folds > 1 or compared.seeds > 1 or not compared.rows["p"].count():
         return ""
-    if set(compared.rows["model"]) <= set(compared.baselines):
+    if set(compared.rows["model"]) <= set(compared.seedless):
         return ""
     rows = compared.rows.filter(pl.col("metric") == compared.metric)
     shown = rows["with_seeds"].drop_nulls() if "with_seeds" in rows.columns else rows["mean"][:0]

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from fmpair.config.model_section import budget_of
+from fmpair.errors import listing
 from fmpair.experiment.folder import Results
 from fmpair.report.result_tables import model_order, plus_minus
-from fmpair.report.significance import lower_is_better
 from fmpair.report.table import (
     NOTHING,
     ReportTable,
@@ -22,6 +22,7 @@ from fmpair.report.table import (
     percent,
     seconds,
 )
+from fmpair.text import isolated
 from fmpair.training.search import Budget
 
 # Whether a finding about the split is a problem, if its count is not 0.
@@ -57,7 +58,7 @@ def times_table(results: Results) -> ReportTable:
         (
             TableCell(row["model"]),
             TableCell(seconds(row["train_seconds"]), plus_minus(seconds(row["train_sd"]))),
-            *cells(seconds(row["epoch_seconds"]), _epochs(row["epochs"])),
+            *cells(seconds(row["epoch_seconds"]), _count(row["epochs"])),
             *cells(seconds(row["judge_seconds"]), seconds(row["peak_mb"])),
         )
         for row in data.to_dicts()
@@ -67,7 +68,8 @@ def times_table(results: Results) -> ReportTable:
     return ReportTable("times", "Times and memory", columns, tuple(rows), data, notes=(note,))
 
 
-def _epochs(value: float | None) -> str:
+def _count(value: float | None) -> str:
+    """Format a mean of counts: 12 or 12.5."""
     return NOTHING if value is None else f"{value:,.1f}".removesuffix(".0")
 
 
@@ -97,7 +99,20 @@ def tuning_table(results: Results) -> ReportTable | None:
     fewer = budget.trials is not None and any(row["trials"] < budget.trials for row in chosen)
     note = f"Chosen on the validation set, with {budget} per model and fold"
     note += ", or fewer if the search space is smaller." if fewer else "."
-    return ReportTable("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, (note,))
+    notes = (note, *_short_notes(data))
+    return ReportTable("tuning", "Chosen hyper-parameters", columns, tuple(rows), data, 2, notes)
+
+
+def _short_notes(data: pl.DataFrame) -> list[str]:
+    """Return a note per model whose chosen setting had no trial with all epochs in some fold."""
+    notes = []
+    for (model,), part in data.filter("shorter").group_by("model", maintain_order=True):
+        folds = listing(map(str, part["fold"]))
+        notes.append(
+            f"{isolated(str(model))}, fold {folds}: the time ended before a trial of this setting "
+            "had all epochs. The value on validation is that of a trial with fewer."
+        )
+    return notes
 
 
 def _chosen(
@@ -107,7 +122,10 @@ def _chosen(
     searched: Mapping[str, set[str]],
     final: str | None,
 ) -> dict[str, Any]:
-    """The best trial of a model in a fold; final: the options of its cells."""
+    """The setting chosen for a model in a fold; final: the options of its cells, which have it.
+
+    The value is that of its trial with the most epochs; shorter: whether the cells have more.
+    """
     good = trials.filter(pl.col("error").is_null() & pl.col("value").is_not_null())
     row = {
         "model": model,
@@ -115,15 +133,14 @@ def _chosen(
         "trials": trials["trial"].n_unique(),
         "failed": len(trials) - len(good),
         "seconds": trials["seconds"].sum(),
+        "options": None if final is None else _only(final, searched.get(model)),
+        "shorter": False,
     }
-    # trials with fewer epochs do not count
-    if len(good.filter(options=final)):
-        good = good.filter(options=final)
-    if len(good):
-        descending = not lower_is_better(good["metric"][0])
-        best = good.sort("value", descending=descending, maintain_order=True).row(0, named=True)
-        row |= {name: best[name] for name in ("metric", "value")}
-        row["options"] = _only(best["options"], searched.get(model))
+    tried = good.filter("chosen")
+    if len(tried):
+        last = tried.row(-1, named=True)
+        row |= {name: last[name] for name in ("metric", "value")}
+        row["shorter"] = last["options"] != final
     return row
 
 
@@ -199,7 +216,7 @@ def leakage_table(folds: Sequence[Mapping[str, Any]]) -> ReportTable | None:
             row["figure"].replace("_", " "),
             f"{row['after']} vs {row['before']}",
             PROBLEMS.get(row["figure"], NOTHING) if row["count"] else "no",
-            seconds(row["count"]),
+            _count(row["count"]),
             percent(row["share"]),
         )
         for row in means.drop_nulls("count").to_dicts()

@@ -27,6 +27,11 @@ from fmpair.report.verdict import (
 from fmpair.text import isolated
 
 LISTED = 16  # values of a list that are shown
+LABELS = {  # of keys of the manifest that need more than their words
+    "seconds": "seconds of fits and evaluations",
+    "peak_mb": "peak memory in MB",
+    "memory_gb": "memory in GB",
+}
 PROVENANCE = ("command", "began", "ended", "seconds", "peak_mb", "seeds", "versions", "machine")
 ELSEWHERE = ("data", "split", "leakage", "context", "experiment")  # have their own sections
 
@@ -85,7 +90,7 @@ def facts(value: Any, name: str = "") -> dict[str, str]:
     if isinstance(value, Mapping):
         lines: dict[str, str] = {}
         for key, inner in value.items():
-            words = str(key).replace("_", " ")
+            words = LABELS.get(key, str(key).replace("_", " "))
             lines |= facts(inner, f"{name}, {words}" if name else words)
         return lines
     if value is None or value == "" or value == []:
@@ -179,9 +184,10 @@ def _views(results: Results, compared: ModelComparison) -> Section:
 
 def _data(manifest: Mapping[str, Any]) -> Section:
     data = manifest.get("data", {})
-    rest = {name: value for name, value in data.items() if name != "statistics"}
+    rest = {name: value for name, value in data.items() if name not in ("statistics", "removed")}
     section = _section("Data", tables=[run_tables.folds_table(manifest)])
-    return replace(section, facts=facts(data.get("statistics", {})) | facts(rest))
+    text = (f"{data['removed']}.",) if data.get("removed") else ()
+    return replace(section, text=text, facts=facts(data.get("statistics", {})) | facts(rest))
 
 
 def _leakage(manifest: Mapping[str, Any]) -> Section:

@@ -15,7 +15,8 @@ from fmpair.config.read import read
 from fmpair.errors import UnknownError, unknown
 from fmpair.experiment.folder import PLAN, results
 from fmpair.experiment.plan import size
-from fmpair.experiment.run import Show, run
+from fmpair.experiment.progress import Show
+from fmpair.experiment.run import run
 from fmpair.report import figures
 from fmpair.report.output import write as write_report
 from fmpair.reproduction.summary import Summary, summary

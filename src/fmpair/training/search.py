@@ -248,8 +248,19 @@ class Search:
 
     @property
     def top(self) -> int:
-        """The last rung: where winners are chosen."""
+        """The last rung of this search."""
         return self._top
+
+    @property
+    def compared(self) -> int:
+        """The rung where settings are compared: the highest of the first setting and another.
+
+        If the time ends before another one rises, the first one alone has reached the last rung.
+        """
+        first = {job.rung for job in self.results if job.number == 0}
+        others = {job.rung for job in self.results if self._standing[job.number] != FAILED
+                  and job.number != 0}  # fmt: skip
+        return max(first & others, default=max(first, default=0))
 
     @property
     def left(self) -> float:
@@ -296,8 +307,8 @@ class Search:
         """
         if not self.results:
             return None
-        rung = max((job.rung for job in self.results if job.number == 0), default=0)
-        numbers = self._judged(rung)
+        rung = self.compared
+        numbers = [n for n in self._judged(rung) if self._standing[n] != FAILED]
         judged = {n: score for n in numbers if (score := self._mean_score(n, rung)) is not None}
         if not judged:
             return None

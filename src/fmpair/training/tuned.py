@@ -192,7 +192,7 @@ def _best(search: Search) -> str:
     best = search.best()
     if best is None:
         return ""
-    rung = search.rung_of(0)
+    rung = search.compared
     first, top = (search.score(Job(number, rung)) for number in (0, best))
     return f"best so far at stage {rung + 1}: {top:.4f} (trial {best + 1}), first {first:.4f}"
 

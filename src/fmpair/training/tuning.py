@@ -265,15 +265,16 @@ def tune(
         if Job(0) not in fits:
             raise
         complete = False
-    if search.top < len(plan.costs) - 1:
+    best = search.best()
+    assert best is not None, "the first fit succeeded"
+    compared = search.compared if best else search.top
+    if compared < len(plan.costs) - 1:
         PROGRESS.info(
             "tune: a whole fit would take too long, so settings were compared after %d of "
             "%d epochs; a longer search compares whole fits",
-            epochs_of(recipe.epochs, search.top),
+            epochs_of(recipe.epochs, compared),
             recipe.epochs,
         )
-    best = search.best()
-    assert best is not None, "the first fit succeeded"
     chosen = search.settings[best]
     made = replace(plan.recipe, **plan.options(chosen, every=True))
     frame = trials_frame(
