@@ -194,6 +194,14 @@ def test_explain_gives_terms_that_add_up_to_the_score(fmpair, model):
     assert sum(float(term[2]) for term in terms) == pytest.approx(score, abs=1e-5)
 
 
+def test_explain_gives_the_terms_of_a_visitor(fmpair, model):
+    flags = ["--history", "book-001,book-002", "--item", "book-000"]
+    terms = rows(fmpair("explain", model, *flags).out)[1:]
+    lists = load(model).recommend(history=["book-001", "book-002"], n=999, exclude_seen=False)
+    score = lists.filter(item="book-000")["score"][0]
+    assert sum(float(term[2]) for term in terms) == pytest.approx(score, abs=1e-5)
+
+
 def test_a_terminal_gets_tables(fmpair, model, terminal):
     terminal()
     result = fmpair("recommend", model, "--include-seen")
@@ -227,6 +235,7 @@ def test_a_terminal_gets_tables(fmpair, model, terminal):
         (["similar"], "give either --item ID or --user ID"),
         (["similar", "--item", "book-0"], "unknown item 'book-0'"),
         (["explain", "--user", "user-001", "--item", "nothing"], "unknown item 'nothing'"),
+        (["explain", "--item", "book-000"], "give --user, or --history of a visitor"),
     ],
 )
 def test_a_mistake_is_one_clear_line(fmpair, model, arguments, words):

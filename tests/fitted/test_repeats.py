@@ -146,3 +146,11 @@ def test_models_with_gains_are_stored(pair, tmp_path):
 def test_gains_that_make_no_sense_are_refused(given, said):
     with pytest.raises(OptionError, match=said):
         FMPair(history={**HISTORY, **given})
+
+
+def test_the_score_of_a_visitor_is_explained(pair):
+    model, history = pair[1], ["i3", "i4"]
+    terms = model.explain(None, "i4", history=history)
+    assert terms["value"].sum() == pytest.approx(scores(model, history)["i4"], abs=1e-5)
+    with pytest.raises(OptionError, match="give user, or history of a visitor"):
+        model.explain(None, "i4")

@@ -215,8 +215,9 @@ def similar(
 
 def explain(
     model: Model,
-    user: Annotated[str, typer.Option(help="The user.")],
     item: Annotated[str, typer.Option(help="The item to explain.")],
+    user: Annotated[str | None, typer.Option(metavar="ID", help="The user.")] = None,
+    history: History = None,
     context: Context = None,
     time: Time = None,
     damping: Damping = None,
@@ -224,7 +225,8 @@ def explain(
     format: OutputFormat = None,
 ) -> None:
     """Explain a score: the terms that add up to it."""
-    terms = _load(model, damping).explain(user, item, _context(context), time=time)
+    fitted, items = _load(model, damping), _ids(history)
+    terms = fitted.explain(user, item, _context(context), time=time, history=items)
     if output is None and format is None and sys.stdout.isatty():
         show(explanation(terms, TERMS_ON_A_TERMINAL))
     else:

@@ -39,6 +39,7 @@ from fmpair.fitted.question import (
     Term,
     item_column,
     name_of,
+    one_query,
     query_frame,
     shown_pairs,
     shown_rows,
@@ -344,9 +345,10 @@ class FittedModel(ABC):
         user_features: Any = None,
         time: Any = None,
         boost: Any = None,
+        history: Any = None,
     ) -> pl.DataFrame:
-        """Return the terms of a score and of boosts, largest first: (query, item, value)."""
-        frame = query_frame(self.space, user, context, time=time)
+        """Return the terms of a score, largest first: (query, item, value). See `recommend`."""
+        frame = one_query(self.space, user, context, history, time)
         queries = self.queries(frame, "error", user_features)
         number, rules = self.item_number(item), rules_of(boost=boost)
         terms = with_boosts(self, rules, number, self.terms(queries, 0, [number])[0])
@@ -417,10 +419,8 @@ class FittedModel(ABC):
 
     @cached_property
     def _catalogue(self) -> Catalogue | None:
-        space = self.space
-        if not space.catalogue.width:
-            return None
-        return Catalogue(space.items, space.catalogue, name_of(space, "item"))
+        space, item = self.space, name_of(self.space, "item")
+        return Catalogue(space.items, space.catalogue, item) if space.catalogue.width else None
 
     @property
     def user_ids(self) -> np.ndarray:

@@ -236,6 +236,15 @@ def query_frame(
     return frame.with_columns(pl.Series(TIME, [time]).new_from_index(0, len(frame)))
 
 
+def one_query(
+    space: FeatureSpace, user: Any, context: Mapping[str, Any] | None, history: Any, time: Any
+) -> pl.DataFrame:
+    """Return the query of one user, or of a visitor with a history (user: None)."""
+    if user is None and history is None:
+        raise OptionError(f"give {named('user')}, or {named('history')} of a visitor")
+    return query_frame(space, user, context, history, time)
+
+
 def _with_history(frame: pl.DataFrame | None, items: Any) -> pl.DataFrame:
     """Return the query of one visitor (frame: None) or user with a column of its history."""
     column = pl.Series(COLUMN, [ids_of(items)])
