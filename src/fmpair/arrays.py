@@ -252,17 +252,6 @@ def add_repeats(rows: Rows) -> Rows:
     return ordered_rows(key[first] >> 32, rows.column[first], value, rows.size)
 
 
-def add_entries(rows: Rows, part: slice, table: np.ndarray) -> None:
-    """Add the entries of some rows to a table [rows of the part, columns], in place.
-
-    Each column must occur once per row.
-    """
-    start = rows.start[part.start : part.start + len(table) + 1]
-    inside = slice(start[0], start[-1])
-    owner = np.repeat(np.arange(len(table)), np.diff(start))
-    table[owner, rows.column[inside]] += rows.value[inside]
-
-
 def distinct_pairs(owner: np.ndarray, index: np.ndarray, count: int) -> Rows:
     """Return the distinct (owner, index) pairs as `count` sorted rows, with their counts."""
     if device := device_for(owner):

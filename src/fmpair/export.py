@@ -17,9 +17,8 @@ from fmpair.arrays import empty_rows
 from fmpair.bridges.adapter import Requirement
 from fmpair.checks import check_memory, one_of
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError, listing, named, notice
+from fmpair.errors import OptionError, listing, named
 from fmpair.features.field import FAR
-from fmpair.features.history_fields import history_weights
 from fmpair.files import atomic_path, check_writable, shown, write_atomically
 from fmpair.fitted.question import Queries
 from fmpair.fitted.recommender import Recommender
@@ -56,12 +55,6 @@ def export(model: Any, path: str | Path, to: str | None = None) -> None:
             f"{type(model.recipe).__name__} cannot be exported: its scores are not inner products "
             "of a query vector and an item vector, as those of FMPair or ImplicitALS are"
         )
-    history = model.space.history
-    if history is not None and history.repeat:
-        notice(
-            "the vectors do not contain what earlier items gain themselves (repeat of "
-            f"{named('history')}): add it to the scores of a query, see docs/serving.md"
-        )
     FORMATS[to](model, path)
 
 
@@ -79,7 +72,6 @@ def write_npz(model: Recommender, path: str | Path) -> None:
             context_vectors=contexts.vectors,
             usual_user=unknown_user(model),
             **vector_maps(model),  # type: ignore[arg-type]  # the stub takes it for allow_pickle
-            **gains_by_recency(model),  # type: ignore[arg-type]
         )
 
 
@@ -227,16 +219,6 @@ def vector_maps(model: Recommender) -> dict[str, np.ndarray]:
             arrays["squares"] = (arrays["matrix"] ** 2).sum(axis=1)
         out |= {f"vector.{encoder.name}.{name}": array for name, array in arrays.items()}
     return out
-
-
-def gains_by_recency(model: Recommender) -> dict[str, np.ndarray]:
-    """Return history.gains, float32 [last]: what the latest item of a query gains, the one before
-    it, and so on. Empty if earlier items gain nothing.
-    """
-    history = model.space.history
-    if history is None or not history.repeat:
-        return {}
-    return {"history.gains": np.float32(history.repeat) * history_weights(history)}
 
 
 def _placing(model: Recommender) -> Placing | None:

@@ -10,7 +10,7 @@ import pytest
 from fmpair import Dataset, FMPair
 from fmpair import export as onnx
 from fmpair.bridges.adapter import Requirement
-from fmpair.errors import DataError, Notice, OptionError, UnknownError
+from fmpair.errors import DataError, OptionError, UnknownError
 from fmpair.export import FORMATS, export
 from fmpair.models import EASE
 from fmpair.testing import day_and_night, two_tastes
@@ -184,20 +184,3 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(
 def test_what_cannot_be_written_is_said_first(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
         export(learned(), tmp_path / "nowhere" / "model.npz")
-
-
-def test_gains_of_earlier_items_are_exported_beside_the_vectors(tmp_path):
-    data, asked, path = described(), ["ïtem 3", "ïtem 7", "ïtem 3"], tmp_path / "gaining.npz"
-    model = FMPair(factors=6, epochs=2, history={"last": 2, "fade": 1.0, "repeat": 4.0}).fit(data)
-    with pytest.warns(Notice, match="the vectors do not contain what earlier items gain"):
-        export(model, path)
-    arrays = loaded(path)
-    ids = arrays["item_ids"].tolist()
-    frame = pl.DataFrame({"history": [asked]})
-    scores = arrays["item_vectors"] @ queries(model, frame)[0]
-    for item, gain in zip(reversed(asked), arrays["history.gains"]):
-        scores[ids.index(item)] += gain
-    listed = model.recommend(history=asked, n=10, exclude_seen=False)
-    best = np.argsort(-scores, kind="stable")[:10]
-    assert listed["item"].to_list() == [ids[n] for n in best]
-    np.testing.assert_allclose(listed["score"], scores[best], atol=1e-5)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import fmean
 from threading import Lock
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, add_entries, renumbered
 from fmpair.data import Columns, Dataset, as_dataset, columns_of
 from fmpair.data.columns.roles import name_list
 from fmpair.data.split_leakage import comparable_times, older_events
@@ -190,8 +188,8 @@ def _ranks(
         if device is not None:
             from fmpair.ranking import gpu
 
-            queries, items, gains = _factor_arrays(model, train, units.queries)
-            return gpu.judge(queries, items, units.task, candidates, top, device, gains)
+            queries, items = _factor_arrays(model, train, units.queries)
+            return gpu.judge(queries, items, units.task, candidates, top, device)
     batch = rows_at_once(len(units.task.query), len(train.items))
     if callable(model):
         batch = int(np.clip(SCORES_PER_CALL // len(train.items), 1, 1024))
@@ -205,9 +203,9 @@ def _scores(model: Any, train: Dataset, queries: Dataset) -> Scores:
     Items that the model lacks score -inf.
     """
     if isinstance(model, Recommender):
-        vectors, items, gains = _factor_arrays(model, train, queries)
+        vectors, items = _factor_arrays(model, train, queries)
         vectors = np.column_stack([vectors, np.ones(len(vectors))]).astype(np.float32)
-        return partial(_products, vectors, items, gains)
+        return lambda numbers: vectors[numbers] @ items
     if isinstance(model, Ranker):
         return _function_scores(_ranker_scores(model, train), train, queries)
     if callable(model):
@@ -215,39 +213,25 @@ def _scores(model: Any, train: Dataset, queries: Dataset) -> Scores:
     raise OptionError(f"evaluate takes a Recommender or a function of a Dataset, not {model!r}")
 
 
-def _products(
-    vectors: np.ndarray, items: np.ndarray, gains: Rows | None, numbers: np.ndarray
-) -> np.ndarray:
-    """Return the scores of some queries: float32 [numbers, items]."""
-    scores = vectors[numbers] @ items
-    if gains is not None:
-        add_entries(gains.take(numbers), slice(0, len(numbers)), scores)
-    return scores
-
-
 def _factor_arrays(
     model: Recommender, train: Dataset, queries: Dataset
-) -> tuple[np.ndarray, np.ndarray, Rows | None]:
-    """(query vectors [queries, factors], item matrix [factors + 1, items of train], gains).
+) -> tuple[np.ndarray, np.ndarray]:
+    """(query vectors [queries, factors], item matrix [factors + 1, items of train]).
 
-    The last row holds the items' constants, -inf for an item that the model lacks. gains: of the
-    items of train, by query; None if the model has none.
+    The last row holds the items' constants, -inf for an item that the model lacks.
     """
     context = [name for name in queries.columns.columns if name in model.space.context]
     if COLUMN in queries.columns.columns and COLUMN not in queries.context:
         context.append(COLUMN)  # the histories of the protocol, see `units_of`
     context += [SINCE] * (SINCE in queries.columns.columns)
-    asked = model.queries(queries.frame().select("user", *context), "features")
-    vectors, gains = model.vectors(asked), model.gains(asked)
+    vectors = model.query_vectors(queries.frame().select("user", *context))
     matrix = np.column_stack([model.item_vectors, model.item_constants]).astype(np.float32)
     if model.space.items is not train.items:
         number = model.space.items.numbers(train.items.ids)
         unknown = np.zeros((1, matrix.shape[1]), np.float32)
         unknown[0, -1] = -np.inf
         matrix = np.vstack([matrix, unknown])[number]  # number -1 selects the last row
-        if gains is not None:
-            gains = renumbered(gains, train.items.numbers(model.space.items.ids))
-    return vectors, np.ascontiguousarray(matrix.T), gains
+    return vectors, np.ascontiguousarray(matrix.T)
 
 
 def _ranker_scores(model: Ranker, train: Dataset) -> Callable[[Dataset], np.ndarray]:

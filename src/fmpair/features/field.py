@@ -51,8 +51,8 @@ class Field:
     last, fade, within, per, of: of kind `history`, a user's earlier items: the `last` items, the
         n-th latest with weight n to the power -fade; not older than `within` (such as 30d), with
         the same value of column `per` (such as session); of: `item`, attributes, or both.
-    repeat: of kind `history`, what an earlier item gains itself, times its weight: how likely users
-        are to choose an item again. It is added after training.
+    repeat: of kind `history`, what an item gains by being among the earlier items, times its
+        weight there: how likely users are to choose an item again. It is added after training.
     shared: whether earlier items use the items' own vectors instead of a separate table.
     start: standard deviation of the initial vectors; with 0, a field has no effect at first.
     regularization: by default that of the model.
@@ -112,10 +112,10 @@ class Field:
         if not (isinstance(names, Sequence) and names and all(isinstance(n, str) for n in names)):
             raise OptionError(f"of must be names such as [item, genre], not {self.of!r}")
         object.__setattr__(self, "of", tuple(names))
-        if self.repeat and "item" not in self.of:
-            raise OptionError("repeat requires 'item' in of: only items themselves can repeat")
         if not isinstance(self.shared, bool) or (self.shared and self.of != ("item",)):
             raise OptionError("shared must be true or false, and cannot be combined with of")
+        if self.repeat and (self.shared or "item" not in self.of):
+            raise OptionError("repeat requires 'item' in of, and cannot be combined with shared")
 
 
 def duration(text: Any, option: str = "within") -> int:

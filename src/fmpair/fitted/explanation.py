@@ -64,11 +64,8 @@ def terms_of(
 ) -> list[list[Term]]:
     """Return the terms of each item's score for one query, largest first."""
     query, history = _query_parts(model, queries, row), _history_parts(model, queries, row)
-    known, gains = _known_items(model, queries, row), _gains(model, queries, row)
-    return [
-        _summed([*_terms(model, query, history, item, known), *gains.get(item, ())])
-        for item in items
-    ]
+    known = _known_items(model, queries, row)
+    return [_terms(model, query, history, item, known) for item in items]
 
 
 def _terms(
@@ -99,23 +96,6 @@ def _terms(
     terms += [(name, features.names[0], float(value)) for name, value in zip(history.names, moves)]
     if model.damping:
         terms.append(("", "damping", -float(model.popularity_penalty[item])))
-    return terms
-
-
-def _gains(model: FactorModel, queries: Queries, row: int) -> dict[int, list[Term]]:
-    """Return what earlier items gain themselves, see `repeats`: the terms of each of them."""
-    gains = model.gains(queries)
-    if gains is None:
-        return {}
-    ids, part = model.space.items.ids, slice(*gains.start[row : row + 2])
-    return {
-        int(item): [(f"history={ids[int(item)]}", f"item={ids[int(item)]}", float(value))]
-        for item, value in zip(gains.column[part], gains.value[part])
-    }
-
-
-def _summed(terms: list[Term]) -> list[Term]:
-    """Return the terms with those of the same names added up, largest first."""
     sums: dict[tuple[str, str], float] = {}
     for q, i, value in terms:
         sums[q, i] = sums.get((q, i), 0.0) + value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fmpair.arrays import Rows, add_entries, join_rows, tally
+from fmpair.arrays import Rows, join_rows, tally
 from fmpair.data.frame import to_polars
 from fmpair.device import ranking_device
 from fmpair.engine.contract import Parameters, Triples
@@ -22,8 +22,7 @@ from fmpair.fitted.large_catalogue import best_of_many, best_under_rules, is_lar
 from fmpair.fitted.model import FittedModel
 from fmpair.fitted.query_encoder import QueryEncoder, known_rows
 from fmpair.fitted.question import Queries
-from fmpair.fitted.repeats import gain_of, repeats_of, with_gains
-from fmpair.fitted.top_items import Best, Ruled, ScoreRows, cosines, offset_of
+from fmpair.fitted.top_items import Best, Ruled, ScoreRows, cosines
 from fmpair.fitted.visitor import UserSide, Visitors, history_moves, mean_user, visitors
 
 if TYPE_CHECKING:
@@ -231,41 +230,30 @@ class FactorModel(FittedModel):
     ) -> Best:
         from fmpair.ranking.top import MIN_ROWS, top
 
-        device, vectors = ranking_device(self.recipe, len(queries.user)), self.vectors(queries)
+        device = ranking_device(self.recipe, len(queries.user))
         if device is None and is_large(self.item_vectors, len(queries.user)):
             threads = self.item_side.threads if interactive else None
-            best = best_of_many(self, vectors, chosen, hidden, n, threads)
-        else:
-            items = self.item_matrix
-            if chosen is not None:
-                items = np.take(items, chosen, axis=1)
-            # one thread for few queries: their product uses the threads of the BLAS
-            threads = 1 if apart or (interactive and len(queries.user) <= MIN_ROWS) else None
-            best = top(vectors, items, hidden, n, threads, device, apart)
-        gains = self.gains(queries)
-        return best if gains is None else with_gains(self, best, vectors, gains, chosen, hidden)
+            return best_of_many(self, self.vectors(queries), chosen, hidden, n, threads)
+        items = self.item_matrix
+        if chosen is not None:
+            items = np.take(items, chosen, axis=1)
+        # one thread for few queries: their product uses the threads of the BLAS
+        threads = 1 if apart or (interactive and len(queries.user) <= MIN_ROWS) else None
+        return top(self.vectors(queries), items, hidden, n, threads, device, apart)
 
     def best_ruled(self, question: Ruled, n: int, threads: int | None) -> Best | None:
         if not is_large(self.item_vectors, len(question.queries.user)):
             return None
         threads = self.item_side.threads if threads == 1 else threads  # 1: for a single request
-        vectors, gains = self.vectors(question.queries), self.gains(question.queries)
-        best = best_under_rules(self, vectors, question, n, threads)
-        if gains is None:
-            return best
-        offset = offset_of(question)
-        return with_gains(self, best, vectors, gains, None, question.hidden, offset)
+        return best_under_rules(self, self.vectors(question.queries), question, n, threads)
 
     def score_rows(self, queries: Queries) -> ScoreRows:
-        vectors, items, gains = self.vectors(queries), self.item_matrix, self.gains(queries)
+        vectors, items = self.vectors(queries), self.item_matrix
 
         def rows(part: slice) -> np.ndarray:
             full = np.ones((len(vectors[part]), vectors.shape[1] + 1), np.float32)
             full[:, :-1] = vectors[part]
-            scores = full @ items
-            if gains is not None:
-                add_entries(gains, part, scores)
-            return scores
+            return full @ items
 
         return rows
 
@@ -277,13 +265,7 @@ class FactorModel(FittedModel):
 
     def pair_scores(self, queries: Queries, items: np.ndarray) -> np.ndarray:
         score = (self.vectors(queries) * self.item_vectors[items]).sum(axis=1)
-        gains = self.gains(queries)
-        score = score if gains is None else score + gain_of(gains, items)
         return score + self.item_constants[items]
-
-    def gains(self, queries: Queries) -> Rows | None:
-        """Return what earlier items gain themselves, see `repeats`: rows over the items."""
-        return repeats_of(self.space, queries.rows)
 
     def item_similarity(self, item: int) -> np.ndarray:
         """Return the cosines of an item's vector with all: float32 [items]."""

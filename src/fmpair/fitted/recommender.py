@@ -50,7 +50,6 @@ from fmpair.fitted.history import (
     with_pairs,
 )
 from fmpair.fitted.question import Queries, Term, query_frame
-from fmpair.fitted.repeats import gain_of
 from fmpair.fitted.visitor import settle_cold
 
 ROWS = ("user_rows", "item_rows", "seen")
@@ -91,10 +90,6 @@ class Recommender(FactorModel):
             raise UnknownError("the model knows no users")
         direction = self.item_vectors[number] - self.item_vectors.mean(axis=0)
         score = self.vectors(queries) @ direction
-        gains = self.gains(queries)
-        if gains is not None:
-            mean = np.bincount(gains.owner, gains.value, gains.size) / len(self.item_constants)
-            score = score + gain_of(gains, np.full(gains.size, number)) - mean
         score = score + (self.item_constants[number] - self.item_constants.mean())
         allowed = np.ones(len(score), bool)
         if exclude_seen:
@@ -217,16 +212,10 @@ def _extremes(
         query += float(history_weights(space.history).sum()) * past
     item = largest(p.items) + largest(p.features) + reach(item_rows, p.features)
     bias = largest(p.item_bias) + reach(item_rows, p.feature_bias[:, None])
-    scores = p.users.shape[1] * (query + item) * (query + item) + bias + _largest_gain(space)
+    scores = p.users.shape[1] * (query + item) * (query + item) + bias
     if space.pairing is not None:
         scores += space.pairing.factors * query * item * (query + item)
     return scores * (1 + abs(damping)), largest(item_rows.value) * largest(item_rows.value)
-
-
-def _largest_gain(space: FeatureSpace) -> float:
-    """Return the most that an earlier item gains itself, see `repeats`."""
-    history = space.history
-    return 0.0 if history is None else history.repeat * float(history_weights(history).sum())
 
 
 def from_factors(

@@ -201,7 +201,7 @@ def _ruled_rows(
     from fmpair.ranking.top import empty_lists, rows_at_once, select
 
     rules, hidden = question.rules, question.hidden
-    count, offset = len(question.queries.user), offset_of(question)
+    count, offset = len(question.queries.user), _offset(rules, question.chosen)
     ranked = best, score, filled = empty_lists(count, depth or n)
     rows, scores_of = rows_at_once(count, rules.items), model.score_rows(question.queries)
 
@@ -224,9 +224,8 @@ def _ruled_rows(
     return best[:, :n], score[:, :n], filled
 
 
-def offset_of(question: Ruled) -> np.ndarray | None:
+def _offset(rules: BoundRules, chosen: np.ndarray | None) -> np.ndarray | None:
     """Return what is added to scores; -inf for items shown before and for other than `chosen`."""
-    rules, chosen = question.rules, question.chosen
     offset, items = rules.offset, rules.items
     if chosen is None and not len(rules.shown):
         return offset

@@ -29,18 +29,11 @@ def top(
 
 
 def ranks(
-    queries: np.ndarray,
-    items: np.ndarray,
-    hidden: Rows,
-    target: np.ndarray,
-    device: str,
-    gains: Rows | None = None,
+    queries: np.ndarray, items: np.ndarray, hidden: Rows, target: np.ndarray, device: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """See `ranking.top.ranks`."""
     above, level = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
     for part, scores in _batches(queries, items, device):
-        if gains is not None:
-            _add(scores, gains, np.arange(part.start, part.stop))
         column = torch.from_numpy(target[part].astype(np.int64)).to(device)[:, None]
         target_score = scores.gather(1, column)
         _hide_of(scores, hidden, part)
@@ -57,17 +50,11 @@ def judge(
     allowed: np.ndarray,
     n: int,
     device: str,
-    gains: Rows | None = None,
 ) -> Ranks:
-    """See `ranking.ranks.judge`, for whole lists; queries: the vectors numbered by `task.query`.
-
-    gains: of these queries, added to the scores, each item once a row.
-    """
+    """See `ranking.ranks.judge`, for whole lists; queries: the vectors numbered by `task.query`."""
     out = empty_ranks(task, n)
     barred = torch.from_numpy(~allowed).to(device)
     for part, scores in _batches(queries[task.query], items, device):
-        if gains is not None:
-            _add(scores, gains, task.query[part])
         scores.nan_to_num_(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
         scores.masked_fill_(barred, -torch.inf)
         _judge_batch(scores, part, task, allowed, out)
@@ -124,13 +111,6 @@ def _batches(
     for first in range(0, len(queries), size):
         part = slice(first, min(first + size, len(queries)))
         yield part, torch.addmm(matrix[-1], vectors[part], matrix[:-1])
-
-
-def _add(scores: torch.Tensor, gains: Rows, owner: np.ndarray) -> None:
-    """Add to scores; owner: each row's row of gains."""
-    rows = gains.take(owner)
-    at = (torch.from_numpy(a.astype(np.int64)).to(scores.device) for a in (rows.owner, rows.column))
-    scores.index_put_(tuple(at), torch.from_numpy(rows.value).to(scores.device), accumulate=True)
 
 
 def _hide(scores: torch.Tensor, hidden: Rows, owner: np.ndarray) -> None:

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import numpy as np
 
-from fmpair.arrays import Rows, add_entries
+from fmpair.arrays import Rows
 from fmpair.jit import inline, kernel
 from fmpair.ranking import plain
 from fmpair.threads import side_by_side
@@ -68,19 +68,16 @@ def ranks(
     target: np.ndarray,
     threads: int | None = None,
     device: str | None = None,
-    gains: Rows | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how many items rank above the target of each query, and how many tie: int64 [q] each.
 
-    items: an `item_matrix`; device: as in `top`; gains: added to the scores, each item once a row.
+    items: an `item_matrix`; device: as in `top`.
     """
     if device is not None:
-        return import_module(ON_DEVICE).ranks(queries, items, hidden, target, device, gains)
+        return import_module(ON_DEVICE).ranks(queries, items, hidden, target, device)
     above, level = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
 
     def work(first: int, scores: np.ndarray) -> None:
-        if gains is not None:
-            add_entries(gains, slice(first, first + len(scores)), scores)
         _rank(scores, first, hidden.start, hidden.column, target, above, level)
 
     _in_batches(queries, items, work, threads)

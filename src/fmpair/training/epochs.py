@@ -172,7 +172,7 @@ class Validation:
         from fmpair.ranking.top import ranks
 
         names = [name for name in self.events.columns.columns if name in model.space.context]
-        queries = model.queries(self.events.frame().select("user", *names), "features")
+        queries = model.query_vectors(self.events.frame().select("user", *names))
         target, hidden = self.target, self.hidden
         if model.space.items is not self.train.items:  # a model may rank only some of the items
             number = model.space.items.numbers(self.train.items.ids)
@@ -180,15 +180,13 @@ class Validation:
         known = np.flatnonzero(target >= 0)
         if not len(known):
             raise DataError("no held-out event has an item that the model ranks")
-        gains = model.gains(queries)
         above, level = ranks(
-            model.vectors(queries)[known],
+            queries[known],
             model.item_matrix,
             hidden.take(known),
             target[known],
             self.threads,
             ranking_device(model.recipe, len(known)),
-            None if gains is None else gains.take(known),
         )
         values = self.formula.values(1 + above + level / 2)
         return _user_means(values, self.user[known]) if self.per_user else values

@@ -54,6 +54,7 @@ from fmpair.training.problem import (
     recent_of,
     settings_of,
 )
+from fmpair.training.repeats import gains, with_repeats
 from fmpair.training.start import initial
 from fmpair.training.visits import are_visits
 
@@ -182,6 +183,18 @@ class Task:
 
     def placed(self, learned: Parameters) -> Parameters:
         """Return trained parameters that also rank what is new, by content and attributes."""
+        return self.with_repeats(self._placed(learned))
+
+    def with_repeats(self, parameters: Parameters, item_rows: Rows | None = None) -> Parameters:
+        """Return trained parameters by which earlier items raise themselves, see `repeats`.
+
+        item_rows: the attributes of items, by default all.
+        """
+        rows = self.problem.item_rows if item_rows is None else item_rows
+        return with_repeats(parameters, self.space, rows) if gains(self.space) else parameters
+
+    def _placed(self, learned: Parameters) -> Parameters:
+        """Return the same without repeats."""
         rows, seen = self.problem.item_rows, self.seen
         attributes = (self.problem, self.space.query, self.describing)
         with layout_on(self.options.device):  # the events are copied there once
@@ -212,7 +225,8 @@ class Task:
         """Return the model of trained parameters for ranking items with events only."""
         with layout_on(self.options.device):
             parameters = self._settled(learned)
-        return self._model(parameters, self.learned.item_rows)
+        rows = self.learned.item_rows
+        return self._model(self.with_repeats(parameters, rows), rows)
 
     def model(self, parameters: Parameters) -> Recommender:
         """Return the fitted model of these parameters, unchanged."""

@@ -189,7 +189,11 @@ class FMPairOptions:
             )
 
     def _check_query(self) -> None:
-        history_field(self.history)
+        history = history_field(self.history)
+        if history is not None and history.repeat and self.temperature is not None:
+            raise OptionError(
+                f"repeat of {named('history')} and {named('temperature')} cannot be combined"
+            )
         if self.dropout is not None:
             checks.not_negative("dropout", self.dropout)
         if self.dropout is not None and self.dropout >= 1:

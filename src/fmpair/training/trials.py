@@ -25,6 +25,7 @@ from fmpair.training import options as options_module
 from fmpair.training.defaults import FACTORS_OF_MANY, MAX_REPEATED, factors_of
 from fmpair.training.loop import started, task_of
 from fmpair.training.options import FMPairOptions
+from fmpair.training.repeats import with_repeats
 from fmpair.training.small_fits import FACTORS, RAMPED, Judged, SmallFits
 from fmpair.training.start import check_factors
 
@@ -215,10 +216,12 @@ def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
 
     def values(gain: float) -> np.ndarray:
         space = replace(model.space, history=replace(history, repeat=gain))
-        return trial.judge.values(model.replaced(space=space))
+        changed = with_repeats(model.parameters, space, model.item_rows)
+        return trial.judge.values(model.replaced(space=space, parameters=changed))
 
     gains = [Judged(gain, values(gain)) for gain in REPEATS]
-    none, best = Judged(0.0, values(0.0)), max(gains, key=lambda gain: float(gain.values.mean()))
+    none = Judged(0.0, trial.judge.values(model))
+    best = max(gains, key=lambda gain: float(gain.values.mean()))
     helps = best.better_than(none, SURE)
     _report("repeats", f"a gain of {best.options:g} for the latest item", (helps, best, none))
     if not helps:

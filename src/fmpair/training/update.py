@@ -25,6 +25,7 @@ from fmpair.training.loop import Begin, Task, begin, learn
 from fmpair.training.options import FMPairOptions
 from fmpair.training.problem import past_of, problem_of, recent_of
 from fmpair.training.regularisation import item_groups, predictive_lists, query_groups
+from fmpair.training.repeats import gains, without_repeats
 
 OTHERS = 4096  # known users that fold-in trains with; enough for all default options
 # Fractions of the original epochs and learning rate. Many epochs on new events alone, at the full
@@ -187,7 +188,8 @@ def with_users(
     some = part(model, np.union1d(others, known[known >= 0]))
     task, first = _continued(some, options, data, epochs, chosen=model.item_counts > 0)
     # keep the initial values of the other tables: averaging equal copies may round
-    return put_back(model, data, task.model(first._replace(users=learned(task, first))))
+    parameters = first._replace(users=learned(task, first))
+    return put_back(model, data, task.model(task.with_repeats(parameters)))
 
 
 def _continued(
@@ -204,6 +206,7 @@ def _continued(
     """
     if epochs is not None:
         whole("epochs", epochs, 1)
+    model = _without_repeats(model)  # they are added again when the training ends
     factors = pair_columns(model.parameters.users.shape[1], model.triples)
     if options.factors not in (None, factors):  # only in a tampered file
         raise OptionError(f"the recipe has {options.factors} factors, but its vectors {factors}")
@@ -228,12 +231,18 @@ def _continued(
     if chosen is not None:
         problem = problem._replace(drawn=problem.drawn | chosen)
     options = _with_sampling(options, problem)
-    recent = recent_of(space, past)
     earlier = np.zeros(problem.items, bool)
     earlier[: len(model.item_counts)] = model.item_counts > 0
-    kind = model.frame_kind
-    task = Task(model.recipe, options, space, problem, kind, arrays.seen, recent, earlier)
+    rest = (model.frame_kind, arrays.seen, recent_of(space, past), earlier)
+    task = Task(model.recipe, options, space, problem, *rest)
     return task, arrays.parameters
+
+
+def _without_repeats(model: Recommender) -> Recommender:
+    if not gains(model.space):
+        return model
+    parameters = without_repeats(model.parameters, model.space, model.item_rows)
+    return model.replaced(parameters=parameters)
 
 
 def _with_sampling(options: FMPairOptions, problem: Problem) -> FMPairOptions:

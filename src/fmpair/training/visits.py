@@ -43,13 +43,12 @@ class Visits:
         target = model.space.items.numbers(self.events["item"])
         names = [name for name in self.events.columns if name in model.space.context]
         history = pl.Series("history", self.before)
-        queries = model.queries(self.events.select(history, *names), "features")
+        queries = model.query_vectors(self.events.select(history, *names))
         known = np.flatnonzero(target >= 0)
         nothing, device = empty_rows(len(known)), ranking_device(model.recipe, len(known))
-        gains, matrix = model.gains(queries), model.item_matrix
-        gains = None if gains is None else gains.take(known)
-        vectors = model.vectors(queries)[known]
-        above, level = ranks(vectors, matrix, nothing, target[known], self.threads, device, gains)
+        above, level = ranks(
+            queries[known], model.item_matrix, nothing, target[known], self.threads, device
+        )
         values = np.zeros(len(target))
         values[known] = Metric.parse("ndcg@10").values(1 + above + level / 2)
         return values
