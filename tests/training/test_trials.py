@@ -125,6 +125,23 @@ def test_earlier_items_gain_where_visits_repeat_them(share, chosen):
     assert (found.repeat in trials.REPEATS) if chosen else not found.repeat
 
 
+def test_models_of_cosines_have_no_gains():
+    options = trials.without_auto(FMPair(factors=8, epochs=2, history=3, temperature=0.2))
+    trial = small_fits.SmallFits.on(Dataset.from_frame(returns(0.4)), options, triples=False)
+    assert trials._with_repeats(options, trial) is options
+
+
+def test_a_fit_that_diverges_costs_the_gains_and_not_the_history():
+    options = trials.without_auto(FMPair(factors=8, history=3))
+
+    def model(run):
+        raise TrainingError("training diverged in epoch 1")
+
+    judge = SimpleNamespace(ranks_repeats=True)
+    trial = SimpleNamespace(judge=judge, run=lambda options: None, model=model)
+    assert trials._with_repeats(options, trial) is options
+
+
 def test_nothing_gains_where_seen_items_are_not_ranked():
     options = trials.without_auto(replace(FMPair(factors=8), history=3))
     trial = SimpleNamespace(judge=SimpleNamespace(ranks_repeats=False))

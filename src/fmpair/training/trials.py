@@ -210,9 +210,13 @@ def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
     The gain is added after training, so all values are compared with one fit.
     """
     history = history_field(options.history)
-    if history is None or not trial.judge.ranks_repeats:
+    if history is None or options.temperature is not None or not trial.judge.ranks_repeats:
         return options
-    model = trial.model(trial.run(options))
+    try:
+        model = trial.model(trial.run(options))
+    except TrainingError:  # the choices made so far stay
+        PROGRESS.info("repeats: not used, since a fit diverged")
+        return options
 
     def values(gain: float) -> np.ndarray:
         space = replace(model.space, history=replace(history, repeat=gain))
