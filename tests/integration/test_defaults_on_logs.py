@@ -1,5 +1,6 @@
-"""`FMPair()` as it stands, beside every classic model, on logs with a known rule."""
+"""`FMPair()` as it stands, beside every classic model, on logs with a known rule: means of logs."""
 
+import numpy as np
 import pytest
 
 from fmpair import Dataset, FMPair, Protocol, evaluate, testing
@@ -8,6 +9,7 @@ from fmpair.models import catalog
 
 pytestmark = pytest.mark.thorough
 
+SEEDS = 6  # logs of each kind: one has 300 to 600 held-out events
 CLASSIC = ("popularity", "popular-lately", "markov-chain", "ease", "item-knn", "user-knn",
            "implicit-als", "pure-svd", "v-sknn")  # fmt: skip
 
@@ -16,19 +18,14 @@ def value(model, train, test):
     return evaluate(model, train, test, Protocol(seen="none"), ["ndcg@10"]).means["ndcg@10"]
 
 
-@pytest.mark.parametrize(
-    ("log", "ahead"),
-    [
-        ("shop_log", ()),
-        ("session_log", ()),
-        ("daytime_log", ()),
-        # Neighbours remember each chain of view, cart and buy as it was: V-SKNN stays ahead.
-        ("purchase_log", ("v-sknn",)),
-    ],
-)
-def test_the_defaults_beat_the_classic_models(log, ahead):
-    data = Dataset.from_frame(getattr(testing, log)())
-    train, _, test = leave_last_out(data).parts(data)
-    reached = value(FMPair().fit(train), train, test)
-    others = {kind: value(catalog.find(kind)().fit(train), train, test) for kind in CLASSIC}
-    assert {kind for kind, other in others.items() if other >= reached} == set(ahead), others
+@pytest.mark.parametrize("log", ["shop_log", "session_log", "daytime_log", "purchase_log"])
+def test_the_defaults_beat_the_classic_models(log):
+    reached, others = [], {kind: [] for kind in CLASSIC}
+    for seed in range(SEEDS):
+        data = Dataset.from_frame(getattr(testing, log)(seed=seed))
+        train, _, test = leave_last_out(data).parts(data)
+        reached.append(value(FMPair().fit(train), train, test))
+        for kind, values in others.items():
+            values.append(value(catalog.find(kind)().fit(train), train, test))
+    means = {kind: np.mean(values) for kind, values in others.items()}
+    assert np.mean(reached) > max(means.values()), means

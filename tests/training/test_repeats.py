@@ -9,9 +9,9 @@ import pytest
 import fmpair
 from fmpair import Dataset, FMPair
 from fmpair.errors import ModelFileError, OptionError
-from fmpair.training.repeats import CODES, with_repeats, without_repeats
+from fmpair.training.repeats import CODES, gain_of, with_repeats, without_repeats
 
-GAIN, ITEMS, FACTORS = 3.0, 300, 8
+REPEAT, ITEMS, FACTORS = 2.0, 300, 8
 HISTORY = {"last": 3, "fade": 1.0}
 COLOURS = pl.DataFrame(
     {"item": [f"i{n}" for n in range(ITEMS)], "colour": ["red", "blue", "green"] * (ITEMS // 3)}
@@ -30,14 +30,16 @@ def clicks(users=150, steps=8):
 
 
 def fitted(repeat, **options):
-    recipe = FMPair(factors=FACTORS, epochs=3, history={**HISTORY, "repeat": repeat}, **options)
+    # the default regularisation depends on whether earlier items gain
+    options = {"regularization": 0.1, "epochs": 3, **options}
+    recipe = FMPair(factors=FACTORS, history={**HISTORY, "repeat": repeat}, **options)
     return recipe.fit(Dataset.from_frame(clicks(), items=COLOURS))
 
 
 @pytest.fixture(scope="module", params=[{}, {"order": 3, "factors3": 4}], ids=["2", "3"])
 def pair(request):
     """The same fit without repeats and with them."""
-    return fitted(0, **request.param), fitted(GAIN, **request.param)
+    return fitted(0, **request.param), fitted(REPEAT, **request.param)
 
 
 def scores(model, history):
@@ -45,20 +47,32 @@ def scores(model, history):
     return lists["score"].to_numpy(), lists["item"].to_list()
 
 
-def test_an_item_raises_itself_by_the_option_and_others_by_less(pair):
+@pytest.fixture(scope="module")
+def gain(pair):
+    """What the latest item should gain."""
+    return gain_of(pair[0], pair[1].space, visits=False)
+
+
+def test_the_gain_is_a_share_of_the_distance_from_a_usual_score_to_the_best_one(pair, gain):
+    plain, asked = pair[0], pl.DataFrame({"user": pair[0].user_ids})
+    scores = plain.query_vectors(asked) @ plain.item_vectors.T + plain.item_constants
+    reaches = scores.max(1) - np.median(scores, 1)
+    assert gain / REPEAT == pytest.approx(np.median(reaches), rel=0.05)  # of a sample of users
+
+
+def test_an_item_raises_itself_by_the_gain_and_others_by_less(pair, gain):
     for item in ("i3", "i4", "i250"):
         (without, items), (raised, _) = (scores(model, [item]) for model in pair)
-        gain = raised - without
-        own = items.index(item)
-        assert gain[own] == pytest.approx(GAIN, abs=1e-3)
-        assert np.abs(np.delete(gain, own)).max() < 0.75 * GAIN
-        assert np.delete(gain, own).std() < 0.2 * GAIN
+        more, own = (raised - without) / gain, items.index(item)
+        assert more[own] == pytest.approx(1, abs=1e-3)
+        assert np.abs(np.delete(more, own)).max() < 0.75
+        assert np.delete(more, own).std() < 0.2
 
 
-def test_the_gain_of_an_earlier_item_has_its_weight(pair):
+def test_the_gain_of_an_earlier_item_has_its_weight(pair, gain):
     (without, items), (raised, _) = (scores(model, ["i3", "i4"]) for model in pair)
-    gain = dict(zip(items, raised - without))
-    assert gain["i4"] > gain["i3"] > 0.2 * GAIN
+    more = dict(zip(items, raised - without))
+    assert more["i4"] > more["i3"] > 0.2 * gain
 
 
 def test_scores_stay_one_inner_product(pair):
@@ -85,12 +99,13 @@ def test_similar_items_stay_similar(pair):
     assert np.quantile(np.abs(raised - without), 0.9) < 0.1
 
 
-def test_what_is_added_can_be_taken_back(pair):
+def test_what_is_added_can_be_taken_back(pair, gain):
     plain, model = pair
-    taken = without_repeats(model.parameters, model.space, model.item_rows)
+    taken, gained = without_repeats(model.parameters, model.space, model.item_rows)
+    assert gained == pytest.approx(gain, rel=1e-4)
     for name, table in plain.parameters._asdict().items():
         np.testing.assert_allclose(getattr(taken, name), table, atol=1e-4, err_msg=name)
-    again = with_repeats(taken, model.space, model.item_rows)
+    again = with_repeats(taken, model.space, model.item_rows, gained)
     np.testing.assert_allclose(again.query, model.parameters.query, atol=1e-3)
 
 
@@ -123,7 +138,7 @@ def test_models_with_repeats_are_stored(pair, tmp_path):
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    one, two = (fitted(GAIN, threads=threads).parameters for threads in (1, 2))
+    one, two = (fitted(REPEAT, threads=threads).parameters for threads in (1, 2))
     assert all(a.tobytes() == b.tobytes() for a, b in zip(one, two))
 
 

@@ -122,7 +122,16 @@ def test_earlier_items_gain_where_visits_repeat_them(share, chosen):
     trial = small_fits.SmallFits.on(Dataset.from_frame(returns(share)), options, triples=False)
     found = history_field(trials._with_repeats(options, trial).history)
     assert (found.last, found.fade) == (3, 1.0)
-    assert (found.repeat in trials.REPEATS) if chosen else not found.repeat
+    assert found.repeat == (trials.REPEAT if chosen else 0)
+
+
+def test_gains_alone_are_used_where_users_return_and_no_history_is_learned():
+    recipe = FMPair(factors=8, epochs=8, times=False, order=2)
+    options = trials.without_auto(replace(recipe, history=0))
+    trial = small_fits.SmallFits.on(Dataset.from_frame(returns(0.4)), options, triples=False)
+    found = history_field(trials._with_repeats(options, trial).history)
+    assert (found.repeat, found.fade) == (trials.REPEAT, trials.FADES[-1])
+    assert found.regularization == pytest.approx(0.075)  # that of items
 
 
 def test_models_of_cosines_have_no_gains():
@@ -134,11 +143,10 @@ def test_models_of_cosines_have_no_gains():
 def test_a_fit_that_diverges_costs_the_gains_and_not_the_history():
     options = trials.without_auto(FMPair(factors=8, history=3))
 
-    def model(run):
+    def choice(options, **changes):
         raise TrainingError("training diverged in epoch 1")
 
-    judge = SimpleNamespace(ranks_repeats=True)
-    trial = SimpleNamespace(judge=judge, run=lambda options: None, model=model)
+    trial = SimpleNamespace(judge=SimpleNamespace(ranks_repeats=True), choice=choice)
     assert trials._with_repeats(options, trial) is options
 
 

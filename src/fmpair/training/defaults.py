@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -253,10 +255,18 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     return L2(default.user * user * even, default.item * item * even, default.bias)
 
 
-def own_l2_of(options: FMPairOptions, repeats: RepeatStats) -> float:
-    """Return the regularisation of the users' own vectors that are learned after a history."""
+def options_of_own(options: FMPairOptions, repeats: RepeatStats) -> FMPairOptions:
+    """Return the options by which users' own vectors are learned after a history."""
     setting = Setting(exact=True, in_blocks=True, history=False, events_per_item=1.0, factors=1)
-    return l2_of(options, repeats, setting).user
+    given = options.regularization if isinstance(options.regularization, Mapping) else {}
+    return replace(
+        options,
+        epochs=OWN_EPOCHS,
+        learning_rate=options.learning_rate * OWN_PACE,
+        dropout=0.0,
+        regularization={**given, "user": l2_of(options, repeats, setting).user},
+        on=None,  # too little work for a cluster
+    )
 
 
 def field_l2_of(options: FMPairOptions, n_negatives: int) -> FieldL2:

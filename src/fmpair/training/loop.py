@@ -36,14 +36,11 @@ from fmpair.training.content import (
 )
 from fmpair.training.defaults import (
     FINAL_RATE_SHARE,
-    OWN_EPOCHS,
-    OWN_PACE,
     factors_of,
     factors_of_ids,
     factors_with,
     final_rate_share_of,
-    own_l2_of,
-    repeat_stats,
+    options_of_own,
 )
 from fmpair.training.epochs import Epoch, diverged, epochs
 from fmpair.training.options import FACTORS, FMPairOptions
@@ -52,9 +49,10 @@ from fmpair.training.problem import (
     past_of,
     problem_of,
     recent_of,
+    repeats_of,
     settings_of,
 )
-from fmpair.training.repeats import gains, with_repeats
+from fmpair.training.repeats import gain_of, gains, with_repeats
 from fmpair.training.start import initial
 from fmpair.training.visits import are_visits
 
@@ -70,7 +68,7 @@ class Task:
     each user with counts, None for those of the problem's events. recent: the latest events of each
     user, if the model uses histories. earlier: bool [items], the items that the model already knew
     before an update; None for a fit from scratch. visits: whether users come once and the model
-    uses histories, see `with_own_vectors`.
+    uses histories, see `with_own_vectors`. gain: of earlier items before an update, else 0.
     """
 
     recipe: Any
@@ -82,6 +80,7 @@ class Task:
     recent: Recent | None = None
     earlier: np.ndarray | None = None
     visits: bool = False
+    gain: float = 0.0
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
@@ -190,8 +189,11 @@ class Task:
 
         item_rows: the attributes of items, by default all.
         """
+        if not gains(self.space):
+            return parameters
         rows = self.problem.item_rows if item_rows is None else item_rows
-        return with_repeats(parameters, self.space, rows) if gains(self.space) else parameters
+        gain = self.gain or gain_of(self._model(parameters, rows), self.space, self.visits)
+        return with_repeats(parameters, self.space, rows, gain)
 
     def _placed(self, learned: Parameters) -> Parameters:
         """Return the same without repeats."""
@@ -268,15 +270,8 @@ def with_own_vectors(task: Task, learned: Parameters) -> Parameters:
         return learned
     if not isinstance(given, Mapping) or "user" in given:
         return learned
-    own = replace(
-        options,
-        epochs=OWN_EPOCHS,
-        learning_rate=options.learning_rate * OWN_PACE,
-        dropout=0.0,
-        regularization={**given, "user": own_l2_of(options, repeat_stats(task.problem, seen))},
-        on=None,  # too little work for a cluster
-    )
-    task = task.with_options(own)
+    repeats = repeats_of(task.space, task.problem, seen)
+    task = task.with_options(options_of_own(options, repeats))
     training = begin(task, learned, ("items", "features"))
     deque(learn(task, training), maxlen=0)
     users = training.snapshot().users

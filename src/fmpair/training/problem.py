@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from fmpair.arrays import Rows, tally
+from fmpair.arrays import Rows, distinct_pairs, tally
 from fmpair.checks import check_negatives
 from fmpair.cluster import RAY
 from fmpair.data import Dataset
@@ -25,6 +25,7 @@ from fmpair.fitted.history import Recent, latest, moments_after, most_recent, re
 from fmpair.fitted.item_arrays import triples_of
 from fmpair.threads import all_threads
 from fmpair.training.defaults import (
+    RepeatStats,
     Setting,
     dropout_of,
     factors_of,
@@ -46,6 +47,7 @@ from fmpair.training.regularisation import (
     query_groups,
     triple_l2,
 )
+from fmpair.training.repeats import gains
 
 # The torch engine scores all items up to MAX_ITEMS; above, the events share SHARED negatives.
 MAX_ITEMS, SHARED = 1_000_000, 8192
@@ -237,7 +239,7 @@ def settings_of(
     seen: the items of each user with counts, None for those of the problem's events.
     """
     items = int(problem.drawn.sum())
-    repeats, n_negatives = repeat_stats(problem, seen), n_negatives_of(options, items)
+    repeats, n_negatives = repeats_of(space, problem, seen), n_negatives_of(options, items)
     events = len(problem.user) if seen is None else int(seen.value.sum())
     own_share = own_share_of(options, repeats)
     in_blocks = own_share == 0 and _in_blocks(options, problem, items)
@@ -271,6 +273,21 @@ def settings_of(
     )
     settings = _with_engine(settings, options, items)
     return _over_blocks(settings, pace_of(repeats)) if in_blocks else settings
+
+
+def repeats_of(space: FeatureSpace, problem: Problem, seen: Rows | None) -> RepeatStats:
+    """Return how users repeat items; seen: items of each user with counts, if known.
+
+    Where earlier items gain, several events in a row of one item count once. The history explains
+    them, so the item is no favourite.
+    """
+    if not gains(space) or problem.history is None:
+        return repeat_stats(problem, seen)
+    start, item = problem.history.start, problem.history.item
+    user = np.repeat(np.arange(problem.users), np.diff(start))
+    same = (item[1:] == item[:-1]) & (user[1:] == user[:-1])
+    first = np.append(True, ~same)[: len(item)]
+    return repeat_stats(problem, distinct_pairs(user[first], item[first], problem.users))
 
 
 def _over_blocks(settings: Settings, pace: float) -> Settings:

@@ -4,10 +4,10 @@ Vectors of rare items are short, so products rank them low even right after a us
 training every item i gets a random code c(i) in CODES more factors, and the vector of j as an
 earlier item gets a vector d(j) with
 
-    d(j) . (p(j), c(j)) = repeat, and the least sum over all i of (d(j) . (p(i), c(i)))^2,
+    d(j) . (p(j), c(j)) = gain, and the least sum over all i of (d(j) . (p(i), c(i)))^2,
 
 so it raises j itself, items that are like j a little, and others hardly (docs/LOG.md). The model
-stays one inner product.
+stays one inner product. The gain is `repeat` times the distance from a usual score to the best one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import polars as pl
 
 from fmpair.arrays import Rows
 from fmpair.engine.contract import Parameters
 from fmpair.errors import ModelFileError
 from fmpair.features import FeatureSpace
 from fmpair.features.history_fields import HISTORY
+from fmpair.fitted.recommender import Recommender
 from fmpair.threads import blas_on
 
-CODES = 64  # factors of the codes
+CODES = 128  # factors of the codes
 # Length of the codes in multiples of that of usual item vectors: LENGTH in the least squares, where
 # d(j) is mostly along the codes, and SHORT in the model, where similar items go by the vectors.
 LENGTH, SHORT = 2.0, 0.1
 RIDGE = 0.1  # added to the diagonal of the squares, in multiples of their mean
 AT_ONCE = 1 << 16  # items whose vectors are computed at a time
+SAMPLE, QUERIES = 64, 8  # users from whose scores the gain follows, and how many at a time
 
 
 def gains(space: FeatureSpace) -> bool:
@@ -36,7 +39,34 @@ def gains(space: FeatureSpace) -> bool:
     return space.history is not None and space.history.repeat > 0
 
 
-def with_repeats(parameters: Parameters, space: FeatureSpace, item_rows: Rows) -> Parameters:
+def gain_of(model: Recommender, space: FeatureSpace, visits: bool) -> float:
+    """Return what an earlier item of weight 1 adds to its own score, by `repeat` of the history.
+
+    That is `repeat` times the distance from the median score of all items to the best one, as it is
+    for a usual user. model: without repeats. visits: whether users come once; then the scores are
+    those of visitors.
+    """
+    assert space.history is not None
+    users = model.space.users.ids
+    rows = np.linspace(0, len(users) - 1, min(SAMPLE, len(users))).astype(np.int64)
+    queries = pl.DataFrame({"user": users.gather(rows)})
+    if visits and model.recent is not None:
+        before = [model.recent.line(row)[0] for row in rows.tolist()]
+        queries = pl.DataFrame(
+            {"history": [model.space.items.ids.gather(items) for items in before]}
+        )
+    vectors, items = model.query_vectors(queries), model.item_matrix[:-1]
+    distances = []
+    with blas_on(1):  # the same bits on any number of threads
+        for begin in range(0, len(vectors), QUERIES):
+            scores = vectors[begin : begin + QUERIES] @ items + model.item_matrix[-1]
+            distances.append(scores.max(axis=1) - np.median(scores, axis=1))
+    return space.history.repeat * float(np.median(np.concatenate(distances)))
+
+
+def with_repeats(
+    parameters: Parameters, space: FeatureSpace, item_rows: Rows, gain: float
+) -> Parameters:
     """Return the parameters with codes of items and vectors of earlier items that use them."""
     tables, pairs = parameters._asdict(), _pairs(parameters, space)
     for name in ("users", "items", "query", "features"):
@@ -44,24 +74,31 @@ def with_repeats(parameters: Parameters, space: FeatureSpace, item_rows: Rows) -
         parts = (tables[name][:, :pairs], blank, tables[name][:, pairs:])
         tables[name] = np.concatenate(parts, axis=1)
     changed, first = Parameters(**tables), _first(space)
-    for items, code, move in _moves(parameters, space, item_rows, pairs):
+    for items, code, move in _moves(parameters, item_rows, pairs):
+        rows = slice(first + items.start, first + items.stop)
         changed.items[items, pairs : pairs + CODES] = code
-        changed.query[first + items.start : first + items.stop, : pairs + CODES] += move
+        changed.query[rows, : pairs + CODES] += np.float32(gain) * move
     return changed
 
 
-def without_repeats(parameters: Parameters, space: FeatureSpace, item_rows: Rows) -> Parameters:
-    """Return the parameters that `with_repeats` was given, but for rounding."""
+def without_repeats(
+    parameters: Parameters, space: FeatureSpace, item_rows: Rows
+) -> tuple[Parameters, float]:
+    """Return the parameters and the gain that `with_repeats` was given, but for rounding."""
     tables, end = parameters._asdict(), _pairs(parameters, space)
     pairs = end - CODES
     if pairs < 1:  # only in a tampered file
         raise ModelFileError(f"its vectors of {end} numbers are too short for the codes of repeats")
     for name in ("users", "items", "query", "features"):
         tables[name] = np.delete(tables[name], np.s_[pairs:end], axis=1)
-    changed, first = Parameters(**tables), _first(space)
-    for items, _, move in _moves(changed, space, item_rows, pairs):
-        changed.query[first + items.start : first + items.stop, :pairs] -= move[:, :pairs]
-    return changed
+    changed, first, gain = Parameters(**tables), _first(space), 0.0
+    for items, _, move in _moves(changed, item_rows, pairs):
+        rows = slice(first + items.start, first + items.stop)
+        if not items.start:  # training leaves the codes empty, so what is in them tells the gain
+            codes = move[:, pairs:]
+            gain = float(np.vdot(codes, parameters.query[rows, pairs:end]) / np.vdot(codes, codes))
+        changed.query[rows, :pairs] -= np.float32(gain) * move[:, :pairs]
+    return changed, gain
 
 
 def _pairs(parameters: Parameters, space: FeatureSpace) -> int:
@@ -75,10 +112,12 @@ def _first(space: FeatureSpace) -> int:
 
 
 def _moves(
-    parameters: Parameters, space: FeatureSpace, item_rows: Rows, pairs: int
+    parameters: Parameters, item_rows: Rows, pairs: int
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yield items, their codes [items, CODES] and vectors d [items, pairs + CODES], in parts."""
-    assert space.history is not None
+    """Yield items, their codes [items, CODES] and vectors d [items, pairs + CODES], in parts.
+
+    The vectors are those of a gain of 1.
+    """
     vectors = parameters.items[:, :pairs]
     if len(item_rows.column):
         vectors = vectors + item_rows.dot(np.ascontiguousarray(parameters.features[:, :pairs]))
@@ -95,6 +134,6 @@ def _moves(
             part = slice(begin, min(begin + AT_ONCE, len(both)))
             move = both[part] @ inverse
             own = np.einsum("if,if->i", move, both[part])
-            move *= (np.float32(space.history.repeat) / own)[:, None]
+            move /= own[:, None]
             move[:, pairs:] *= np.float32(LENGTH / SHORT)
             yield part, np.float32(SHORT * usual) * codes[part], move

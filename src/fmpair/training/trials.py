@@ -25,7 +25,6 @@ from fmpair.training import options as options_module
 from fmpair.training.defaults import FACTORS_OF_MANY, MAX_REPEATED, factors_of
 from fmpair.training.loop import started, task_of
 from fmpair.training.options import FMPairOptions
-from fmpair.training.repeats import with_repeats
 from fmpair.training.small_fits import FACTORS, RAMPED, Judged, SmallFits
 from fmpair.training.start import check_factors
 
@@ -37,7 +36,7 @@ FADES = (1.0, 2.0)  # item n before the event has the weight n ** -fade: long, o
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
 DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # of trials and fits on CPUs
-REPEATS = (2.0, 4.0, 8.0)  # what the latest item gains itself, in units of scores
+REPEAT = 0.7  # of a history whose items gain, see `training.repeats`: best wherever they should
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # On a CPU the regularisation without a history is found by fits with 1 / L2_PACE of the epochs,
@@ -205,33 +204,37 @@ def _history(options: FMPairOptions, trial: SmallFits) -> dict[str, float]:
 
 
 def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
-    """Let the items of the history gain what ranks best, if it gains SURE standard errors.
+    """Let earlier items raise themselves where that ranks better, and hold their vectors if better.
 
-    The gain is added after training, so all values are compared with one fit.
+    A history that is held, by the regularisation of items instead of a weak one of its own, does
+    little more than raise the earlier items. That ranks better where users return to items, as in
+    chains of view, cart and buy, but do not choose an item because of another one.
     """
-    history = history_field(options.history)
-    if history is None or options.temperature is not None or not trial.judge.ranks_repeats:
+    if options.temperature is not None or not trial.judge.ranks_repeats:
         return options
+    field = history_field(options.history)
     try:
-        model = trial.model(trial.run(options))
+        best = none = trial.choice(options)
+        if field:
+            history = {"last": field.last, "fade": field.fade, "repeat": REPEAT}
+            gaining = trial.choice(options, history=history)
+            best = gaining if gaining.better_than(none, SURE) else none
+            _report("repeats", "gains of earlier items", (best is gaining, gaining, none))
+        held = trial.choice(options, history=_held(options, trial))
     except TrainingError:  # the choices made so far stay
         PROGRESS.info("repeats: not used, since a fit diverged")
         return options
+    helps = held.better_than(best, 0.0 if field else SURE)
+    _report("repeats", "gains of earlier items alone", (helps, held, best))
+    return (held if helps else best).options
 
-    def values(gain: float) -> np.ndarray:
-        space = replace(model.space, history=replace(history, repeat=gain))
-        changed = with_repeats(model.parameters, space, model.item_rows)
-        return trial.judge.values(model.replaced(space=space, parameters=changed))
 
-    gains = [Judged(gain, values(gain)) for gain in REPEATS]
-    none = Judged(0.0, trial.judge.values(model))
-    best = max(gains, key=lambda gain: float(gain.values.mean()))
-    helps = best.better_than(none, SURE)
-    _report("repeats", f"a gain of {best.options:g} for the latest item", (helps, best, none))
-    if not helps:
-        return options
-    chosen = {"last": history.last, "fade": history.fade, "repeat": best.options}
-    return replace(options, history=chosen)
+def _held(options: FMPairOptions, trial: SmallFits) -> dict[str, float]:
+    """Return a history whose items gain, with the regularisation of items."""
+    history = {"last": LAST, "fade": FADES[-1], "repeat": REPEAT}
+    gaining = replace(options, history=history)
+    l2 = task_of(gaining, gaining, trial.train).settings.positive
+    return {**history, "regularization": float(l2)}
 
 
 def _with_times(without: Judged, trial: SmallFits, since: bool) -> Judged:

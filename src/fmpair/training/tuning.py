@@ -192,6 +192,8 @@ def _histories(data: Dataset, start: Any) -> tuple[Any, ...]:
     tried: list[Any] = list(HISTORIES)
     if field is not None and field.repeat:
         length = {"last": field.last, "fade": field.fade}
+        if field.regularization is not None:
+            length["regularization"] = field.regularization
         tried = [_with_gain(history, field.repeat) for history in HISTORIES]
         tried[3:3] = [_with_gain(length, field.repeat * times) for times in (0.5, 2.0)]
     kept, known = [], [used(start)]

@@ -206,7 +206,7 @@ def _continued(
     """
     if epochs is not None:
         whole("epochs", epochs, 1)
-    model = _without_repeats(model)  # they are added again when the training ends
+    model, gain = _without_repeats(model)  # they are added again when the training ends
     factors = pair_columns(model.parameters.users.shape[1], model.triples)
     if options.factors not in (None, factors):  # only in a tampered file
         raise OptionError(f"the recipe has {options.factors} factors, but its vectors {factors}")
@@ -234,15 +234,16 @@ def _continued(
     earlier = np.zeros(problem.items, bool)
     earlier[: len(model.item_counts)] = model.item_counts > 0
     rest = (model.frame_kind, arrays.seen, recent_of(space, past), earlier)
-    task = Task(model.recipe, options, space, problem, *rest)
+    task = Task(model.recipe, options, space, problem, *rest, gain=gain)
     return task, arrays.parameters
 
 
-def _without_repeats(model: Recommender) -> Recommender:
+def _without_repeats(model: Recommender) -> tuple[Recommender, float]:
+    """Return the model without repeats, and the gain that they had."""
     if not gains(model.space):
-        return model
-    parameters = without_repeats(model.parameters, model.space, model.item_rows)
-    return model.replaced(parameters=parameters)
+        return model, 0.0
+    parameters, gain = without_repeats(model.parameters, model.space, model.item_rows)
+    return model.replaced(parameters=parameters), gain
 
 
 def _with_sampling(options: FMPairOptions, problem: Problem) -> FMPairOptions:
