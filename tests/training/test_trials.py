@@ -120,7 +120,7 @@ def test_earlier_items_gain_where_visits_repeat_them(share, chosen):
     recipe = FMPair(factors=8, epochs=8, times=False, order=2)
     options = trials.without_auto(replace(recipe, history=3))
     trial = small_fits.SmallFits.on(Dataset.from_frame(returns(share)), options, triples=False)
-    found = history_field(trials._with_repeats(options, trial).history)
+    found = history_field(trials._with_repeats(trial.choice(options), trial).history)
     assert (found.last, found.fade) == (3, 1.0)
     assert found.repeat == (trials.REPEAT if chosen else 0)
 
@@ -129,7 +129,7 @@ def test_gains_alone_are_used_where_users_return_and_no_history_is_learned():
     recipe = FMPair(factors=8, epochs=8, times=False, order=2)
     options = trials.without_auto(replace(recipe, history=0))
     trial = small_fits.SmallFits.on(Dataset.from_frame(returns(0.4)), options, triples=False)
-    found = history_field(trials._with_repeats(options, trial).history)
+    found = history_field(trials._with_repeats(trial.choice(options), trial).history)
     assert (found.repeat, found.fade) == (trials.REPEAT, trials.FADES[-1])
     assert found.regularization == pytest.approx(0.075)  # that of items
 
@@ -137,7 +137,8 @@ def test_gains_alone_are_used_where_users_return_and_no_history_is_learned():
 def test_models_of_cosines_have_no_gains():
     options = trials.without_auto(FMPair(factors=8, epochs=2, history=3, temperature=0.2))
     trial = small_fits.SmallFits.on(Dataset.from_frame(returns(0.4)), options, triples=False)
-    assert trials._with_repeats(options, trial) is options
+    none = small_fits.Judged(options, np.zeros(1))
+    assert trials._with_repeats(none, trial) is options
 
 
 def test_a_fit_that_diverges_costs_the_gains_and_not_the_history():
@@ -147,13 +148,15 @@ def test_a_fit_that_diverges_costs_the_gains_and_not_the_history():
         raise TrainingError("training diverged in epoch 1")
 
     trial = SimpleNamespace(judge=SimpleNamespace(ranks_repeats=True), choice=choice)
-    assert trials._with_repeats(options, trial) is options
+    none = small_fits.Judged(options, np.zeros(1))
+    assert trials._with_repeats(none, trial) is options
 
 
 def test_nothing_gains_where_seen_items_are_not_ranked():
     options = trials.without_auto(replace(FMPair(factors=8), history=3))
     trial = SimpleNamespace(judge=SimpleNamespace(ranks_repeats=False))
-    assert trials._with_repeats(options, trial) is options
+    none = small_fits.Judged(options, np.zeros(1))
+    assert trials._with_repeats(none, trial) is options
 
 
 def visits(days, users=400, steps=4, items=40):
@@ -296,6 +299,12 @@ def test_pairs_of_earlier_items_are_left_out_where_one_item_decides(device, monk
     recipe = FMPair(history=LAST_TWO, device=device, epochs=4)
     chosen = trials.resolve_auto(recipe, Dataset.from_frame(events(ordered=True, users=60)))
     assert (chosen.order, chosen.factors, chosen.factors3) == (2, None, None)
+
+
+def test_pairs_of_earlier_items_are_not_tried_if_users_have_few_events(caplog):
+    with caplog.at_level(logging.INFO, "fmpair"):
+        FMPair(factors=8, epochs=1, history={"last": 13}).fit(events(ordered=True))  # 12 per user
+    assert "earlier items" not in caplog.text
 
 
 def diverge(self, options, **changes):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fmpair.arrays import tally
 from fmpair.data import Dataset
 from fmpair.data.times import is_calendar, mostly_timed, untimed
 from fmpair.device import CPU, resolve_device
@@ -40,10 +41,9 @@ REPEAT = 0.7  # of a history whose items gain, see `training.repeats`: best wher
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # On a CPU the regularisation without a history is found by fits with 1 / L2_PACE of the epochs,
-# steps L2_PACE times as long, at most L2_FACTORS factors and all negatives: fewer prefer less.
+# steps L2_PACE times as long, FACTORS factors and all negatives: fewer negatives prefer less.
 # On a GPU these are whole fits, since the best regularisation depends on factors and epochs.
 L2_PACE = 2
-L2_FACTORS = options_module.FACTORS
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_SURE = 0.5  # standard errors by which a step must improve: a wrong step costs little
@@ -96,7 +96,7 @@ def _with_features(options: FMPairOptions, trial: SmallFits, auto: _AutoOptions)
         best = _with_triples(best, trial)
     if auto.item_pairs:
         best = _with_item_pairs(best, trial)
-    return _with_repeats(best.options, trial) if auto.history else best.options
+    return _with_repeats(best, trial) if auto.history else best.options
 
 
 @dataclass(frozen=True)
@@ -141,15 +141,19 @@ class _AutoOptions:
     def item_pairs(self) -> bool:
         """Whether order three is tried for pairs of earlier items.
 
-        It is if the events have users, items and times alone, unless there are very many.
+        It is if the events have users, items and times alone, unless there are very many. Users
+        must have enough events to fill a history, on average; else there are too few pairs.
         """
         free = self.options.order == AUTO and self.plain and self.ids_alone
-        return free and len(self.data) <= MAX_REPEATED and (self.history or self.set_history)
+        last = LAST if self.history else self.set_last
+        users = np.count_nonzero(tally(self.data.user, len(self.data.users)))
+        return bool(free and last and last * users <= len(self.data) <= MAX_REPEATED)
 
     @property
-    def set_history(self) -> bool:
-        """Whether the options have a history that is not 'auto'."""
-        return self.options.history != AUTO and bool(self.options.history)
+    def set_last(self) -> int:
+        """The number of items of a history that is not 'auto'; 0 for none."""
+        field = history_field(self.options.history)
+        return field.last if field else 0
 
     @property
     def features(self) -> bool:
@@ -203,18 +207,20 @@ def _history(options: FMPairOptions, trial: SmallFits) -> dict[str, float]:
     return histories[short.better_than(long, 0.0)]
 
 
-def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
-    """Let earlier items raise themselves where that ranks better, and hold their vectors if better.
+def _with_repeats(none: Judged, trial: SmallFits) -> FMPairOptions:
+    """Let earlier items raise themselves where that ranks better.
 
-    A history that is held, by the regularisation of items instead of a weak one of its own, does
-    little more than raise the earlier items. That ranks better where users return to items, as in
-    chains of view, cart and buy, but do not choose an item because of another one.
+    A history that is regularised as strongly as items does little more than that. It ranks better
+    where users return to items, as in chains of view, cart and buy, but do not choose an item
+    because of another one.
     """
+    options, field = none.options, history_field(none.options.history)
     if options.temperature is not None or not trial.judge.ranks_repeats:
         return options
-    field = history_field(options.history)
     try:
-        best = none = trial.choice(options)
+        if options.order == 3:  # its trials have other settings than those that follow
+            none = trial.choice(options)
+        best = none
         if field:
             history = {"last": field.last, "fade": field.fade, "repeat": REPEAT}
             gaining = trial.choice(options, history=history)
@@ -230,7 +236,7 @@ def _with_repeats(options: FMPairOptions, trial: SmallFits) -> FMPairOptions:
 
 
 def _held(options: FMPairOptions, trial: SmallFits) -> dict[str, float]:
-    """Return a history whose items gain, with the regularisation of items."""
+    """Return a history whose items gain, regularised as strongly as items."""
     history = {"last": LAST, "fade": FADES[-1], "repeat": REPEAT}
     gaining = replace(options, history=history)
     l2 = task_of(gaining, gaining, trial.train).settings.positive
@@ -355,7 +361,7 @@ def _l2_trial(options: FMPairOptions) -> FMPairOptions:
     """Return the options of a trial of the regularisation."""
     if resolve_device(options.device) != CPU:
         return options
-    factors = min(options.factors or L2_FACTORS, L2_FACTORS)
+    factors = min(options.factors or FACTORS, FACTORS)
     epochs, rate = math.ceil(options.epochs / L2_PACE), options.learning_rate * L2_PACE
     return replace(options, factors=factors, epochs=epochs, learning_rate=rate)
 
