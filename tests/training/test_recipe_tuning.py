@@ -17,7 +17,7 @@ from fmpair.errors import DataError, OptionError, TrainingError
 from fmpair.features.history_fields import history_field
 from fmpair.models.fm_pair import fm_pair
 from fmpair.testing import shop_log, two_tastes
-from fmpair.training import tuning
+from fmpair.training import trials, tuning
 from fmpair.training.epochs import MAX_EVENTS
 from fmpair.training.search import canonical
 from fmpair.training.trials import without_auto
@@ -95,9 +95,32 @@ def test_order_two_is_searched_where_trials_chose_order_three(shop, monkeypatch)
 def test_another_loss_has_its_own_regularisation(shop):
     plan = plan_of(FMPair(), shop)
     setting = {**plan.space.start, "loss": "warp", "regularization.user": 0.5}
-    assert "regularization" not in plan.options(setting, every=True)
+    assert plan.options(setting, every=True)["regularization"] is None
     same = {**plan.space.start, "regularization.user": 0.5}
-    assert plan.options(same)["regularization"] == {"user": 0.5}
+    item = plan.space.start["regularization.item"]
+    assert plan.options(same)["regularization"] == {"user": 0.5, "item": item}
+
+
+def test_a_history_has_its_own_regularisation(shop):
+    plan = plan_of(FMPair(), shop)
+    found = plan.recipe.regularization
+    assert found == {"user": plan.space.start["regularization.user"], "item": found["item"]}
+    setting = {**plan.space.start, "history": 3}
+    assert plan.options(setting)["regularization"] is None
+    more = {**setting, "regularization.user": 0.5}
+    assert plan.options(more)["regularization"] == {"user": 0.5}
+
+
+def test_the_regularisation_is_chosen_by_trials_once(shop, monkeypatch):
+    chosen = []
+    run = trials._with_l2
+    monkeypatch.setattr(trials, "_with_l2", lambda *given: chosen.append(1) or run(*given))
+    plan = plan_of(FMPair(factors=8, epochs=2), shop)
+    for setting in (plan.space.start, {**plan.space.start, "regularization.user": 0.5}):
+        recipe = replace(plan.recipe, **plan.options(setting))
+        assert recipe.regularization["item"] == plan.space.start["regularization.item"]
+        recipe.train(shop).close()
+    assert len(chosen) == 1
 
 
 def test_lower_rungs_have_fewer_epochs_and_no_longer_vectors(shop):
@@ -279,12 +302,11 @@ def test_histories_longer_than_every_users_events_are_tried_once():
 
 
 def test_histories_that_are_tried_keep_the_gain_of_earlier_items(shop):
-    start = {"last": 20, "fade": 2.0, "repeat": 4.0}
+    start = {"last": 20, "fade": 2.0, "repeat": 0.7, "regularization": 0.07}
     tried = [history_field(history) for history in tuning._histories(shop, start)]
-    assert {field.repeat for field in tried if field} == {2.0, 4.0, 8.0}
-    assert {(field.last, field.fade) for field in tried if field and field.repeat != 4} == {
-        (20, 2.0)
-    }
+    assert {field.repeat for field in tried if field} == {0.35, 0.7, 1.4}
+    scaled = [field for field in tried if field and field.repeat != 0.7]
+    assert {(field.last, field.fade, field.regularization) for field in scaled} == {(20, 2.0, 0.07)}
     assert None in tried and {field.last for field in tried if field} == {1, 3, 20, 50}
 
 

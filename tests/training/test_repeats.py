@@ -50,7 +50,7 @@ def scores(model, history):
 @pytest.fixture(scope="module")
 def gain(pair):
     """What the latest item should gain."""
-    return gain_of(pair[0], pair[1].space, visits=False)
+    return gain_of(pair[0].replaced(space=pair[1].space), visits=False)
 
 
 def test_the_gain_is_a_share_of_the_distance_from_a_usual_score_to_the_best_one(pair, gain):

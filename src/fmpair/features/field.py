@@ -51,9 +51,9 @@ class Field:
     last, fade, within, per, of: of kind `history`, a user's earlier items: the `last` items, the
         n-th latest with weight n to the power -fade; not older than `within` (such as 30d), with
         the same value of column `per` (such as session); of: `item`, attributes, or both.
-    repeat: of kind `history`, what an item gains by being among the earlier items, times its
-        weight there: how likely users are to choose an item again. It is added after training. 1
-        is the distance from a usual score to the best one, 0.7 a good value where users return.
+    repeat: of kind `history`, the score that an earlier item gains, times its weight. 1 is the
+        distance from the median score to the best one; 0.7 is good where users return to items.
+        It is added after training.
     shared: whether earlier items use the items' own vectors instead of a separate table.
     start: standard deviation of the initial vectors; with 0, a field has no effect at first.
     regularization: by default that of the model.

@@ -255,10 +255,14 @@ def l2_of(options: FMPairOptions, repeats: RepeatStats, setting: Setting) -> L2:
     return L2(default.user * user * even, default.item * item * even, default.bias)
 
 
-def options_of_own(options: FMPairOptions, repeats: RepeatStats) -> FMPairOptions:
-    """Return the options by which users' own vectors are learned after a history."""
+def options_of_own(
+    options: FMPairOptions, repeats: RepeatStats, given: Mapping[str, float]
+) -> FMPairOptions:
+    """Return the options by which users' own vectors are learned after a history.
+
+    given: the regularisation of all else.
+    """
     setting = Setting(exact=True, in_blocks=True, history=False, events_per_item=1.0, factors=1)
-    given = options.regularization if isinstance(options.regularization, Mapping) else {}
     return replace(
         options,
         epochs=OWN_EPOCHS,
@@ -293,15 +297,20 @@ def triple_field_l2_of(options: FMPairOptions, of_fields: FieldL2, of_ids: L2) -
     return FieldL2(of_fields.free * share, of_fields.bound * share, of_fields.strongest)
 
 
+def sampled(user: np.ndarray) -> slice | np.ndarray:
+    """Return the events of a sample of users, which has about SAMPLE, or of all if there are few.
+
+    A sample of events would have fewer repeats.
+    """
+    every = len(user) // SAMPLE
+    return multiples(user, every) if every >= 2 else slice(None)
+
+
 def repeat_stats(problem: Problem, seen: Rows | None) -> RepeatStats:
     """Return how users repeat items; seen: items of each user with counts, if known."""
     if seen is None:
-        # a sample of users with all their events: a sample of events would have fewer repeats
-        user, item = problem.user, problem.item
-        if len(user) >= 2 * SAMPLE:
-            sample = multiples(user, len(user) // SAMPLE)
-            user, item = user[sample], item[sample]
-        seen = distinct_pairs(user, item, problem.users)
+        some = sampled(problem.user)
+        seen = distinct_pairs(problem.user[some], problem.item[some], problem.users)
     times = seen.value.astype(np.float64)
     events = np.bincount(seen.owner, times, seen.size)
     squares = np.bincount(seen.owner, times**2, seen.size)

@@ -68,7 +68,7 @@ class Task:
     each user with counts, None for those of the problem's events. recent: the latest events of each
     user, if the model uses histories. earlier: bool [items], the items that the model already knew
     before an update; None for a fit from scratch. visits: whether users come once and the model
-    uses histories, see `with_own_vectors`. gain: of earlier items before an update, else 0.
+    uses histories, see `with_own_vectors`. gain: of earlier items before an update.
     """
 
     recipe: Any
@@ -80,7 +80,7 @@ class Task:
     recent: Recent | None = None
     earlier: np.ndarray | None = None
     visits: bool = False
-    gain: float = 0.0
+    gain: float | None = None
 
     @classmethod
     def of(cls, recipe: Any, options: FMPairOptions, data: Dataset) -> Task:
@@ -192,7 +192,9 @@ class Task:
         if not gains(self.space):
             return parameters
         rows = self.problem.item_rows if item_rows is None else item_rows
-        gain = self.gain or gain_of(self._model(parameters, rows), self.space, self.visits)
+        gain = self.gain
+        if gain is None:
+            gain = gain_of(self._model(parameters, rows), self.visits)
         return with_repeats(parameters, self.space, rows, gain)
 
     def _placed(self, learned: Parameters) -> Parameters:
@@ -270,8 +272,8 @@ def with_own_vectors(task: Task, learned: Parameters) -> Parameters:
         return learned
     if not isinstance(given, Mapping) or "user" in given:
         return learned
-    repeats = repeats_of(task.space, task.problem, seen)
-    task = task.with_options(options_of_own(options, repeats))
+    repeats = repeats_of(task.space, task.problem, None)
+    task = task.with_options(options_of_own(options, repeats, given))
     training = begin(task, learned, ("items", "features"))
     deque(learn(task, training), maxlen=0)
     users = training.snapshot().users

@@ -36,6 +36,7 @@ from fmpair.training.defaults import (
     own_share_of,
     pace_of,
     repeat_stats,
+    sampled,
     triple_field_l2_of,
 )
 from fmpair.training.options import FMPairOptions, event_weights
@@ -279,15 +280,17 @@ def repeats_of(space: FeatureSpace, problem: Problem, seen: Rows | None) -> Repe
     """Return how users repeat items; seen: items of each user with counts, if known.
 
     Where earlier items gain, several events in a row of one item count once. The history explains
-    them, so the item is no favourite.
+    them, so the item is no favourite. An update knows the order of the latest events only.
     """
     if not gains(space) or problem.history is None:
         return repeat_stats(problem, seen)
     start, item = problem.history.start, problem.history.item
-    user = np.repeat(np.arange(problem.users), np.diff(start))
-    same = (item[1:] == item[:-1]) & (user[1:] == user[:-1])
-    first = np.append(True, ~same)[: len(item)]
-    return repeat_stats(problem, distinct_pairs(user[first], item[first], problem.users))
+    user = np.repeat(np.arange(problem.users, dtype=np.int32), np.diff(start))
+    some = sampled(user)
+    user, item = user[some], item[some]
+    first = np.append(True, (item[1:] != item[:-1]) | (user[1:] != user[:-1]))[: len(item)]
+    found = repeat_stats(problem, distinct_pairs(user[first], item[first], problem.users))
+    return found if seen is None else found._replace(breadth=repeat_stats(problem, seen).breadth)
 
 
 def _over_blocks(settings: Settings, pace: float) -> Settings:

@@ -39,14 +39,14 @@ def gains(space: FeatureSpace) -> bool:
     return space.history is not None and space.history.repeat > 0
 
 
-def gain_of(model: Recommender, space: FeatureSpace, visits: bool) -> float:
+def gain_of(model: Recommender, visits: bool) -> float:
     """Return what an earlier item of weight 1 adds to its own score, by `repeat` of the history.
 
-    That is `repeat` times the distance from the median score of all items to the best one, as it is
-    for a usual user. model: without repeats. visits: whether users come once; then the scores are
-    those of visitors.
+    That is `repeat` times the distance from the median score of all items to the best one: the
+    median over a sample of users. model: its parameters are without repeats. visits: whether users
+    come once; then the scores are those of visitors.
     """
-    assert space.history is not None
+    assert model.space.history is not None
     users = model.space.users.ids
     rows = np.linspace(0, len(users) - 1, min(SAMPLE, len(users))).astype(np.int64)
     queries = pl.DataFrame({"user": users.gather(rows)})
@@ -61,7 +61,7 @@ def gain_of(model: Recommender, space: FeatureSpace, visits: bool) -> float:
         for begin in range(0, len(vectors), QUERIES):
             scores = vectors[begin : begin + QUERIES] @ items + model.item_matrix[-1]
             distances.append(scores.max(axis=1) - np.median(scores, axis=1))
-    return space.history.repeat * float(np.median(np.concatenate(distances)))
+    return model.space.history.repeat * float(np.median(np.concatenate(distances)))
 
 
 def with_repeats(
@@ -89,10 +89,12 @@ def without_repeats(
     pairs = end - CODES
     if pairs < 1:  # only in a tampered file
         raise ModelFileError(f"its vectors of {end} numbers are too short for the codes of repeats")
+    coded = np.count_nonzero(parameters.items[:, pairs:end].any(axis=1))  # later items have none
     for name in ("users", "items", "query", "features"):
         tables[name] = np.delete(tables[name], np.s_[pairs:end], axis=1)
     changed, first, gain = Parameters(**tables), _first(space), 0.0
-    for items, _, move in _moves(changed, item_rows, pairs):
+    known = changed._replace(items=changed.items[:coded])
+    for items, _, move in _moves(known, item_rows.take(np.arange(coded)), pairs):
         rows = slice(first + items.start, first + items.stop)
         if not items.start:  # training leaves the codes empty, so what is in them tells the gain
             codes = move[:, pairs:]

@@ -37,13 +37,14 @@ FADES = (1.0, 2.0)  # item n before the event has the weight n ** -fade: long, o
 TIME_PARTS = ("hour", "weekday", "since")
 TIME_FIELDS = {TIME: {"kind": "time", "parts": TIME_PARTS}}
 DEFAULT_FACTORS = (FACTORS, options_module.FACTORS, FACTORS_OF_MANY)  # of trials and fits on CPUs
-REPEAT = 0.7  # of a history whose items gain, see `training.repeats`: best wherever they should
+REPEAT = 0.7  # of a history whose items gain; .4 to .75 were best in whole fits (docs/LOG.md)
 SURE = 2.0  # standard errors by which the order of events and times must improve
 DROPOUT = 0.5  # for comparing a long history with a short one; full fits use dropout too
 # On a CPU the regularisation without a history is found by fits with 1 / L2_PACE of the epochs,
-# steps L2_PACE times as long, FACTORS factors and all negatives: fewer negatives prefer less.
+# steps L2_PACE times as long, at most L2_FACTORS factors and all negatives: fewer prefer less.
 # On a GPU these are whole fits, since the best regularisation depends on factors and epochs.
 L2_PACE = 2
+L2_FACTORS = options_module.FACTORS
 L2_STEP = 1.4  # ratio of two regularisations that are compared
 L2_STEPS = 3  # steps of L2_STEP up or down, at most
 L2_SURE = 0.5  # standard errors by which a step must improve: a wrong step costs little
@@ -217,10 +218,10 @@ def _with_repeats(none: Judged, trial: SmallFits) -> FMPairOptions:
     options, field = none.options, history_field(none.options.history)
     if options.temperature is not None or not trial.judge.ranks_repeats:
         return options
+    best = none
     try:
-        if options.order == 3:  # its trials have other settings than those that follow
-            none = trial.choice(options)
-        best = none
+        if options.order == 3:  # trials of order three had other settings
+            best = none = trial.choice(options)
         if field:
             history = {"last": field.last, "fade": field.fade, "repeat": REPEAT}
             gaining = trial.choice(options, history=history)
@@ -228,10 +229,10 @@ def _with_repeats(none: Judged, trial: SmallFits) -> FMPairOptions:
             _report("repeats", "gains of earlier items", (best is gaining, gaining, none))
         held = trial.choice(options, history=_held(options, trial))
     except TrainingError:  # the choices made so far stay
-        PROGRESS.info("repeats: not used, since a fit diverged")
-        return options
+        PROGRESS.info("repeats: no more is tried, since a fit diverged")
+        return best.options
     helps = held.better_than(best, 0.0 if field else SURE)
-    _report("repeats", "gains of earlier items alone", (helps, held, best))
+    _report("repeats", "a history of gains alone", (helps, held, best))
     return (held if helps else best).options
 
 
@@ -361,7 +362,7 @@ def _l2_trial(options: FMPairOptions) -> FMPairOptions:
     """Return the options of a trial of the regularisation."""
     if resolve_device(options.device) != CPU:
         return options
-    factors = min(options.factors or FACTORS, FACTORS)
+    factors = min(options.factors or L2_FACTORS, L2_FACTORS)
     epochs, rate = math.ceil(options.epochs / L2_PACE), options.learning_rate * L2_PACE
     return replace(options, factors=factors, epochs=epochs, learning_rate=rate)
 

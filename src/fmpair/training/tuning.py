@@ -72,10 +72,13 @@ class Plan:
     """What tuning may change of a recipe.
 
     recipe: as given, with the DECIDED options resolved. space: starts at the recipe's options.
+    l2_decided: whether the regularisation was chosen by trials, for the recipe's loss and without a
+    history.
     """
 
     recipe: Any
     space: Space
+    l2_decided: bool = False
 
     @property
     def costs(self) -> tuple[float, ...]:
@@ -84,17 +87,23 @@ class Plan:
     def options(self, setting: Setting, every: bool = False) -> dict[str, Any]:
         """Return the options that differ from the recipe, or `every` one, dotted names resolved.
 
-        The regularisation belongs to the loss: another loss has its own.
+        Another loss has its own regularisation, and so has a history if trials chose it without.
         """
         start, changed = self.space.start, {name: getattr(self.recipe, name) for name in DECIDED}
         if setting.get("order") == 2:
             changed["pairs"] = changed["factors3"] = None
         other_loss = setting.get("loss", self.recipe.loss) != self.recipe.loss
+        own = other_loss or (self.l2_decided and bool(setting.get("history", 0)))
+        if own and self.l2_decided:
+            changed["regularization"] = None
         for name, value in setting.items():
-            skipped = name == EVENT_WEIGHTS or (other_loss and name.startswith("regularization."))
-            if skipped or not (every or canonical(value) != canonical(start[name])):
+            same, (first, _, group) = (
+                canonical(value) == canonical(start[name]),
+                name.partition("."),
+            )
+            l2_skipped = first == "regularization" and (other_loss or (own and same))
+            if name == EVENT_WEIGHTS or l2_skipped or (same and not every):
                 continue
-            first, _, group = name.partition(".")
             given = changed.get(first, getattr(self.recipe, first))
             changed[first] = {**(given or {}), group: value} if group else value
         return changed
@@ -143,12 +152,16 @@ def plan_of(recipe: Any, data: Dataset, weighs: bool = True) -> Plan:
         "order": decided.order,
         "weights": recipe.weights,
     }
+    l2_decided = "regularization" in free and not decided.history
+    if l2_decided:  # else every fit would repeat the trials
+        l2 = {"user": settings.user, "item": settings.positive}
+        decided = replace(decided, regularization=l2)
     ranges = {name: range for name, range in _ranges(recipe, data, start).items()
               if name.partition(".")[0] in free}  # fmt: skip
     ranges.setdefault("factors", Range((start["factors"],)))
     if weighs and (weights := _event_weights(data)):
         ranges[EVENT_WEIGHTS], start[EVENT_WEIGHTS] = Range((None, *weights)), None
-    return Plan(decided, Space(ranges, {name: start[name] for name in ranges}))
+    return Plan(decided, Space(ranges, {name: start[name] for name in ranges}), l2_decided)
 
 
 def _ranges(recipe: Any, data: Dataset, start: Setting) -> dict[str, Range]:

@@ -238,10 +238,10 @@ def _continued(
     return task, arrays.parameters
 
 
-def _without_repeats(model: Recommender) -> tuple[Recommender, float]:
+def _without_repeats(model: Recommender) -> tuple[Recommender, float | None]:
     """Return the model without repeats, and the gain that they had."""
     if not gains(model.space):
-        return model, 0.0
+        return model, None
     parameters, gain = without_repeats(model.parameters, model.space, model.item_rows)
     return model.replaced(parameters=parameters), gain
 
