@@ -223,6 +223,13 @@ def test_items_of_other_domains_are_counted_and_passed_over_when_users_are_folde
     np.testing.assert_array_equal(grown.parameters.users, books.parameters.users)
 
 
+def test_all_domains_together_have_no_history():
+    frame = taste_across().frame()
+    timed = Dataset.from_frame(frame.with_columns(timestamp=pl.int_range(pl.len())))
+    with pytest.raises(OptionError, match="history cannot be combined with target in FMPairAll"):
+        FMPairAll(**{**OPTIONS, "history": 3}).fit(timed)
+
+
 def test_users_known_by_other_domains_only_stay_as_they_were_learned():
     model = FMPairAll(**OPTIONS).fit(taste_across())
     grown = model.update(new_events("books"))

@@ -13,8 +13,9 @@ from fmpair.arrays import renumbered
 from fmpair.data import Dataset, as_dataset
 from fmpair.data.splits import in_domain
 from fmpair.data.vocabulary import Vocabulary
-from fmpair.errors import OptionError, listing
+from fmpair.errors import OptionError, listing, named
 from fmpair.features.field import field_from
+from fmpair.features.history_fields import history_field
 from fmpair.features.layouts import CHOICES, only_domain, with_sources
 from fmpair.fitted.recipe import fit_again
 from fmpair.fitted.recommender import Recommender
@@ -101,6 +102,11 @@ class FMPairAll(FMPairOptions, UpdatableRecipe):
         """Learn epoch by epoch from events of all domains."""
         events = as_dataset(data)
         target = _target(events, self.target)
+        if target is not None and history_field(self.history):
+            raise OptionError(
+                f"{named('history')} cannot be combined with {named('target')} in FMPairAll, whose "
+                "model keeps only the items of the target: use FMPairCD or FMPairTarget"
+            )
         epochs = loop.train(self, self, events)
         if target is None:
             return epochs
