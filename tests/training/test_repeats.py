@@ -9,6 +9,8 @@ import pytest
 import fmpair
 from fmpair import Dataset, FMPair
 from fmpair.errors import ModelFileError, OptionError
+from fmpair.training import update
+from fmpair.training.loop import task_of
 from fmpair.training.repeats import CODES, gain_of, with_repeats, without_repeats
 
 REPEAT, ITEMS, FACTORS = 2.0, 300, 8
@@ -126,8 +128,27 @@ def test_vectors_without_codes_are_not_updated(pair):
     plain, model = pair
     space = dataclasses.replace(plain.space, history=model.space.history)
     news = pl.DataFrame({"user": ["u1"], "item": ["i7"], "timestamp": [99]})
-    with pytest.raises(ModelFileError, match="too short for the codes of repeats"):
+    with pytest.raises(ModelFileError, match="have no codes of repeats"):
         model.recipe.update(plain.replaced(space=space), news)
+
+
+def test_codes_of_nothing_are_not_updated(pair):
+    model = pair[1]
+    items = model.parameters.items.copy()
+    items[:, FACTORS : FACTORS + CODES] = 0
+    damaged = model.replaced(parameters=model.parameters._replace(items=items))
+    news = pl.DataFrame({"user": ["u1"], "item": ["i7"], "timestamp": [99]})
+    with pytest.raises(ModelFileError, match="have no codes of repeats"):
+        model.recipe.update(damaged, news)
+
+
+def test_the_regularisation_of_an_update_is_that_of_the_fit():
+    recipe = FMPair(factors=FACTORS, epochs=1, history={"last": 1, "repeat": REPEAT})
+    model = recipe.fit(clicks(users=100, steps=30))
+    news = Dataset.from_frame(pl.DataFrame({"user": ["u1"], "item": ["i7"], "timestamp": [99]}))
+    fitted = task_of(recipe, recipe, Dataset.from_frame(clicks(users=100, steps=30)))
+    updated, _ = update._continued(model, recipe, news, None)
+    assert updated.settings.user == pytest.approx(fitted.settings.user, rel=0.05)
 
 
 def test_models_with_repeats_are_stored(pair, tmp_path):

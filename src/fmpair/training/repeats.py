@@ -87,9 +87,10 @@ def without_repeats(
     """Return the parameters and the gain that `with_repeats` was given, but for rounding."""
     tables, end = parameters._asdict(), _pairs(parameters, space)
     pairs = end - CODES
-    if pairs < 1:  # only in a tampered file
-        raise ModelFileError(f"its vectors of {end} numbers are too short for the codes of repeats")
-    coded = np.count_nonzero(parameters.items[:, pairs:end].any(axis=1))  # later items have none
+    # later items have no codes
+    coded = np.count_nonzero(parameters.items[:, max(pairs, 0) : end].any(axis=1))
+    if pairs < 1 or not coded:  # only in a tampered file
+        raise ModelFileError(f"its vectors of {end} numbers have no codes of repeats")
     for name in ("users", "items", "query", "features"):
         tables[name] = np.delete(tables[name], np.s_[pairs:end], axis=1)
     changed, first, gain = Parameters(**tables), _first(space), 0.0
