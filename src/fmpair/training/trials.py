@@ -276,12 +276,13 @@ def _with_triples(without: Judged, trial: SmallFits) -> Judged:
     pairs = [["user", e.name] for e in space.query.encoders if e.role == "context"]
     if not pairs:
         return without
+    second = without
     if resolve_device(options.device) != CPU:
         trial = replace(trial, small={**trial.small, "factors": options.factors})
-        without = trial.choice(options)
+        second = trial.choice(options)
     third = trial.choice(options, order=3, pairs=pairs)
-    helps = third.better_than(without)
-    _report("order", "three", (helps, third, without))
+    helps = third.better_than(second)
+    _report("order", "three", (helps, third, second))
     return third if helps else without
 
 

@@ -72,8 +72,8 @@ class Plan:
     """What tuning may change of a recipe.
 
     recipe: as given, with the DECIDED options resolved. space: starts at the recipe's options.
-    l2_decided: whether the regularisation was chosen by trials, for the recipe's loss and without a
-    history.
+    l2_decided: whether the recipe's regularisation is that of the first fit, without a history,
+    instead of a given one.
     """
 
     recipe: Any
@@ -97,10 +97,8 @@ class Plan:
         if own and self.l2_decided:
             changed["regularization"] = None
         for name, value in setting.items():
-            same, (first, _, group) = (
-                canonical(value) == canonical(start[name]),
-                name.partition("."),
-            )
+            first, _, group = name.partition(".")
+            same = canonical(value) == canonical(start[name])
             l2_skipped = first == "regularization" and (other_loss or (own and same))
             if name == EVENT_WEIGHTS or l2_skipped or (same and not every):
                 continue
